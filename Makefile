@@ -49,13 +49,13 @@ pure-tests: setup
 integration-tests: setup
 	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "integration tests" $(PY) -m pytest -q -n 3 --dist loadfile --durations=10 -m "integration and not soak"
 
-chaos-tests: setup # each process of pytest has a cluster of its own
+chaos-tests: setup # each process of pytest has its own cluster
 	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "chaos tests" $(PY) -m pytest -q -n 2 --dist worksteal --durations=10 -m "chaos and not docker and not soak"
 
 test-quick: setup-pure ## in a minute, without Spark and Java: every pure test that needs neither, each a little
 	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SHARE=$${LOCKGATE_TEST_SHARE:-20} LOCKGATE_TEST_SIMULATION_SECONDS=1 \
 		scripts/part.sh "quick tests" $(VENV_PURE)/bin/python -m pytest -q -n auto --dist worksteal -m "not spark and not slow" $(ARGS)
-	@echo "left out: what needs Spark, Java or a server, and what is marked slow; \`make test\` has it all"
+	@echo "omitted: tests that need Spark, Java or a server, and slow ones; \`make test\` runs them all"
 
 test-fast: setup ## the pure tests alone, one after another
 	@$(PY) -m pytest -m "not docker and not integration and not chaos" $(ARGS)
@@ -71,7 +71,7 @@ test-soak: setup ## the chaos tests again, with more faults and backends, every 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
 	@LOCKGATE_IMAGE=lockgate:latest scripts/part.sh "docker tests" $(PY) -m pytest -q --durations=10 -m docker tests/docker $(ARGS)
 
-fuzz: setup ## a million damaged inputs for every reader of bytes and every rpc (LOCKGATE_TEST_FUZZ_INPUTS=N for another number)
+fuzz: setup ## a million damaged inputs for every reader of bytes and every RPC (LOCKGATE_TEST_FUZZ_INPUTS=N for another number)
 	@LOCKGATE_TEST_FUZZ_INPUTS=$${LOCKGATE_TEST_FUZZ_INPUTS:-1000000} $(PY) -m tests.fuzz $(ARGS)
 
 lint: setup ## formatting, lint, types, layering, generated code

@@ -9,7 +9,7 @@ docker:
 chaos integration:
 	@$(MAKE) $@-tests
 
-# A third of what is tried again and again: `make test` has it whole. Schedules that no run before has tried stay.
+# A third of the repeated cases: `make test` runs them all. Fresh schedules stay.
 pure:
 	@LOCKGATE_TEST_SHARE=3 LOCKGATE_TEST_SIMULATION_SECONDS=40 $(MAKE) pure-tests
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks.control_plane`: one leader, many task managers, no Spark.
 
 A cluster of two coordinators with ZooKeeper, and task managers that are played (played_task_managers.py) over real
-gRPC, each on a connection of its own. Measures submission to all subtasks running, checkpoints, the leader killed
+gRPC, each on its own connection. Measures submission to all subtasks running, checkpoints, the leader killed
 (grant to all running again), what heartbeats cost the leader, and its memory.
 """
 
@@ -97,7 +97,7 @@ def _measure(
 
 @contextmanager
 def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Iterator[None]:
-    """The task managers, dealt to a few processes."""
+    """The task managers, spread over a few processes."""
     names = [f"played-{number:05}" for number in range(fleet)]
     started = []
     try:

@@ -1,8 +1,8 @@
 """`python -m benchmarks.joins`: rows that wait in an interval join: what they and their snapshots take.
 
 Drives the task manager's own store of a join in this process, without Spark and without a cluster: rows of both sides
-come in turn, time goes on with them, snapshots are stored in a folder as they are for a job. In the end the last one is
-restored, more rows come, and the number of all pairs is compared with what sorting finds.
+arrive in turn, time advances with them, snapshots are stored in a folder as they are for a job. At the end the last
+one is restored, more rows arrive, and the number of all pairs is compared with the result of sorting.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _LIMIT_S = 300.0
 
 
 class _Scraper:
-    """Reads every page of a cluster, and shows a token of its own."""
+    """Reads every page of a cluster, with its own token."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         tokens = default_tokens_file(cluster.secret_file)

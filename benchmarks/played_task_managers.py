@@ -1,6 +1,6 @@
 """`python -m benchmarks.played_task_managers`: hundreds of task managers in one process, which run nothing.
 
-Each has a connection and a control stream of its own, reports, acknowledges, commits and sends heartbeats as a real one
+Each has its own connection and control stream, reports, acknowledges, commits and sends heartbeats as a real one
 does, and finds the leader again. It holds protobuf objects where a real one has frozen messages: what it takes itself
 is time that the coordinator does not get.
 
@@ -23,7 +23,7 @@ _HEARTBEAT_S = 0.5
 _PAUSE_S = 0.05
 _OPTIONS = (
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own, as a process has
+    ("grpc.use_local_subchannel_pool", 1),  # its own connection, like a process
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
 )

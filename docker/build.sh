@@ -96,7 +96,7 @@ add_security_updates() {
         || { tail -n 3 "$1/log" >&2; echo "warning: the packages of $base are not up to date; the lines above say why" >&2; }
 }
 
-# What is to be installed in the image: the versions that the venv has, for they were tested, where its Python is the
+# The packages of the image: the tested versions of the venv, where its Python is the
 # image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka, JWTs and PostgreSQL's driver (what
 # extras of others ask for is named by itself).
 requirements() {

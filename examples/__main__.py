@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _chosen(asked: Sequence[str], shares: int) -> Sequence[str]:
-    """The names to run; of `all`, those that want the same kind of cluster stand together. Raises UserError."""
+    """The names to run; of `all`, grouped by the kind of cluster. Raises UserError."""
     found = of_the_day(catalogue.names() if asked == ["all"] else asked, shares, time.time())
     kinds = {name: str(catalogue.find(name).cluster) for name in found}
     if shares > 1:

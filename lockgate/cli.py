@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
     "taskmanager": ("lockgate.commands.processes:taskmanager", "Run one task manager."),
     "health": ("lockgate.commands.health:health", "Check whether a process is ready to serve."),
-    "tokens": ("lockgate.commands.tokens:tokens", "Let somebody do some things, without the secret."),
+    "tokens": ("lockgate.commands.tokens:tokens", "Give limited access without the secret."),
     "certificates": ("lockgate.commands.certificates:certificates", "Make certificates for TLS."),
     "prepare": ("lockgate.commands.processes:prepare", "Halve the start-up time of task managers here."),
 }

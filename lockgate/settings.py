@@ -174,7 +174,9 @@ class Settings(Group):
         pair = own if own.certificate or own.key else general
         files = TlsFiles(pair.certificate, pair.key, own.authority or general.authority)
         if not files.authority:
-            raise SettingsError("zookeeper.tls needs zookeeper.authority (or tls.authority): whom ZooKeeper's is from")
+            raise SettingsError(
+                "zookeeper.tls needs zookeeper.authority (or tls.authority), the authority of ZooKeeper's certificate"
+            )
         if bool(files.certificate) != bool(files.key):
             raise SettingsError("zookeeper.tls needs a certificate and its key, or neither; see zookeeper.certificate")
         return files
@@ -202,9 +204,7 @@ class Settings(Group):
     def certificate_roles(self) -> dict[str, tuple[str, ...]]:
         """What callers with a certificate of one of these names may do. Raises SettingsError."""
         if self.tls.roles and not self.tls.mutual:
-            raise SettingsError(
-                "[tls.roles] counts for nothing unless callers show certificates: set tls.mutual = true"
-            )
+            raise SettingsError("[tls.roles] has no effect without client certificates: set tls.mutual = true")
         return self.tls.roles
 
     def _jwt_settings(self) -> JwtSettings | None:

@@ -149,7 +149,7 @@ def main() -> int:
         fresh, committed = generated_files(Path(folder)), generated_files(ROOT)
     stale = sorted(path for path in fresh.keys() | committed.keys() if fresh.get(path) != committed.get(path))
     for path in stale:
-        print(f"proto/{path} differs from what the .proto files give; run: python proto/generate.py", file=sys.stderr)
+        print(f"proto/{path} does not match the .proto files; run: python proto/generate.py", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -1,4 +1,4 @@
-"""Prints what the pure tests need, one requirement a line: all that pyproject.toml names, without what is large.
+"""Prints the requirements of the pure tests, one a line: those of pyproject.toml, without large ones.
 
 `make setup-pure` installs that; tests/unit/suite/test_quick_selection.py proves that the tests import nothing else.
 """
@@ -25,7 +25,7 @@ OF_EXTRAS = {
 
 
 def requirements() -> tuple[list[str], list[str]]:
-    """What is to be installed, and the rest, as they stand in pyproject.toml."""
+    """The requirements to install, and the others, as in pyproject.toml."""
     text = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)["project"]
     extras = [line for group in project["optional-dependencies"].values() for line in group]

@@ -54,7 +54,7 @@ find_python() {
     return 1
 }
 
-# What is imported is compiled then; most of what is installed never is.
+# Imported modules are compiled then; most installed ones never are.
 pip_install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@" \
         || fail "pip could not install the dependencies; the message above says which"

@@ -51,7 +51,7 @@ class JoinFolder:
         return states
 
     def close(self) -> None:
-        """See the class."""
+        """Closes every store and deletes the folder."""
         for join_store in self._made:
             join_store.close()
         self.scratch.close()

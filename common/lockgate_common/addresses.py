@@ -79,7 +79,7 @@ def address_problem(bind: str, advertise: str) -> str:
     if advertise:
         return f"advertise: nothing can connect to {advertise}; give the host:port at which others reach this process"
     return (
-        f"advertise: bind is {bind}, every address of this machine, and others cannot connect to that; set advertise "
+        f"advertise: bind is {bind}, every address of this machine, to which others cannot connect; set advertise "
         f"to the host:port under which they reach this process"
     )
 

@@ -72,7 +72,7 @@ def read_schema(data: Data) -> pa.Schema:
 
 @contextmanager
 def _one_error() -> Iterator[None]:
-    """pyarrow raises an OSError or any of its own for damaged data, though nothing was read from a disk."""
+    """pyarrow raises an OSError or one of its own exceptions for damaged data, even without any disk access."""
     try:
         yield
     except ArrowInputError:
@@ -153,13 +153,13 @@ def _in_file(view: memoryview) -> Iterator[int]:
 def _message(view: memoryview, place: int) -> tuple[_Table | None, int]:
     """A message's header, None at the end of a stream, and the place behind it."""
     if _number(view, "<I", place) != _CONTINUATION:
-        raise ArrowInputError("it is no Arrow data, or of a version before 0.15")
+        raise ArrowInputError("it is not Arrow data, or of a version before 0.15")
     length = _number(view, "<i", place + 4)
     if length == 0:
         return None, place + 8
     behind = place + 8 + length
     if length < 0 or behind > view.nbytes:
-        raise ArrowInputError("a header ends behind the data")
+        raise ArrowInputError("a header ends beyond the data")
     return _Table(view[:behind], place + 8 + _number(view, "<I", place + 8)), behind
 
 
@@ -174,7 +174,7 @@ def _rows(head: _Table) -> Iterator[int]:
     if content is None:
         raise ArrowInputError("a batch has no header")
     if content.place(3):
-        raise ArrowInputError("it is compressed, which could make any number of bytes of it; send it uncompressed")
+        raise ArrowInputError("it is compressed, and could expand to any size; send it uncompressed")
     if kind == _RECORD_BATCH:
         yield content.number(0, "<q")
 
@@ -182,7 +182,7 @@ def _rows(head: _Table) -> Iterator[int]:
 def _check_rows(found: list[int], size: int, rows: int | None) -> None:
     total = sum(found)
     if min(found, default=0) < 0 or (rows is not None and total != rows):
-        raise ArrowInputError(f"its header says {total} rows, and {rows} were announced")
+        raise ArrowInputError(f"its header says {total} rows, but {rows} were announced")
     if total > max(8 * size, MOST_ROWS_OF_NOTHING):
         raise ArrowInputError(f"{total} rows do not fit {size} bytes")
 
@@ -190,7 +190,7 @@ def _check_rows(found: list[int], size: int, rows: int | None) -> None:
 def _number(view: memoryview, form: str, place: int) -> int:
     try:
         if place < 0:
-            raise ArrowInputError("a header points in front of the data")
+            raise ArrowInputError("a header points before the data")
         return int(struct.unpack_from(form, view, place)[0])
     except struct.error as error:
-        raise ArrowInputError("a header points behind the data") from error
+        raise ArrowInputError("a header points beyond the data") from error

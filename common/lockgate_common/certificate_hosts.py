@@ -23,10 +23,10 @@ def alternative_name(host: str) -> x509.GeneralName:
         address = ipaddress.ip_address(host)
     except ValueError:
         if problem := _problem(host):
-            raise SecurityError(f"{host!r} is not a host for a certificate: {problem}") from None
+            raise SecurityError(f"{host!r} is not a valid host for a certificate: {problem}") from None
         return x509.DNSName(host)
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
-        raise SecurityError(f"{host!r} is not a host for a certificate: leave out the interface after %")
+        raise SecurityError(f"{host!r} is not a valid host for a certificate: omit the interface after %")
     return x509.IPAddress(address)
 
 
@@ -34,15 +34,15 @@ def _problem(host: str) -> str:
     if not host:
         return "it is empty"
     if len(host) > _MOST_HOST:
-        return f"a name has at most {_MOST_HOST} characters, and this one has {len(host)}"
+        return f"a name has at most {_MOST_HOST} characters, but this one has {len(host)}"
     if "/" in host:
-        return "give the name alone, without scheme and path"
+        return "give only the name, without scheme and path"
     if "[" in host or "]" in host:
-        return "give the address alone, without brackets and port"
+        return "give only the address, without brackets and port"
     if ":" in host:
-        return "give the name or the address alone, without a port"
+        return "give only the name or address, without a port"
     if not host.isascii():
-        return "give the form of the name that DNS has (xn--...)"
+        return "give the name in its DNS form (xn--...)"
     name = host.removeprefix("*.")
     labels = name.split(".")
     if name != host and len(labels) < _LEAST_WILD:
@@ -53,5 +53,5 @@ def _problem(host: str) -> str:
             "for the first part only"
         )
     if labels[-1].isdecimal():
-        return "it looks like an address, but is none"
+        return "it looks like an address, but is not one"
     return ""

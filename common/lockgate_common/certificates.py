@@ -42,7 +42,7 @@ class Authority:
         hosts: names and addresses at which a server may show it; without any it is for clients alone.
         """
         if not 0 < len(name) <= _MOST_NAME:
-            raise SecurityError(f"{name!r} is no name for a certificate; use 1 to {_MOST_NAME} characters")
+            raise SecurityError(f"{name!r} is not a valid name for a certificate; use 1 to {_MOST_NAME} characters")
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         key = ec.generate_private_key(ec.SECP256R1())
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
@@ -92,7 +92,7 @@ def load_authority(folder: Path) -> Authority | None:
             f"cannot read {error.filename}: {error.strerror}; signing needs the authority's ca.pem and ca.key"
         ) from error
     except (ValueError, TypeError) as error:
-        raise SecurityError(f"{certificate} and {private} are no authority: {error}") from error
+        raise SecurityError(f"{certificate} and {private} are not an authority: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != signed.public_key():
         raise SecurityError(f"the key {private} is not the elliptic-curve key of {certificate}")
     return Authority(certificate, signed, key)

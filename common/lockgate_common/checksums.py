@@ -35,7 +35,7 @@ class Checksum:
         self.size_bytes += len(piece)
 
     def passing(self, pieces: Iterable[bytes | pa.Buffer]) -> Iterator[bytes | pa.Buffer]:
-        """The pieces as they are, each added before it goes on."""
+        """Yields the pieces unchanged, each after adding it to the checksum."""
         for piece in pieces:
             self.add(piece)
             yield piece

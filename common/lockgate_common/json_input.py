@@ -12,7 +12,7 @@ calls within each other."""
 
 
 class JsonError(ValueError):
-    """A text is no JSON, or none that Lockgate takes. The message says which, as the rest of a sentence."""
+    """A text is not JSON, or not accepted by Lockgate. The message gives the reason, as the rest of a sentence."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -73,7 +73,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")) or number != number:
-        raise JsonError(f"{_shown(text)} is no number of JSON, or too large")
+        raise JsonError(f"{_shown(text)} is not a JSON number, or is too large")
     return number
 
 

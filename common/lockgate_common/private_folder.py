@@ -24,7 +24,7 @@ def make_missing(folder: Path) -> None:
 
 
 def _close(folder: Path) -> None:
-    """Not where it is another user's, who has let this one in, nor where it is one that users share (/tmp)."""
+    """Not if it belongs to another user who has granted access, nor if users share it (/tmp)."""
     found = folder.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o077 and not found.st_mode & stat.S_ISVTX:
         folder.chmod(stat.S_IMODE(found.st_mode) & ~0o077)

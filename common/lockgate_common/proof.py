@@ -38,8 +38,8 @@ class UnprovenPeer(grpc.RpcError):
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"whoever answers at {address} does not prove that it knows the cluster's secret, so nothing is taken "
-            "from it; is it a process with another secret file, of another version, or a stranger's?"
+            f"the process at {address} does not prove that it knows the cluster's secret, so its answers are ignored; "
+            "does it have another secret file or version, or is it not part of the cluster?"
         )
 
 

@@ -61,5 +61,5 @@ def roles_named(names: Iterable[str]) -> frozenset[Role]:
     wanted = list(names)
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        raise ValueError(f"{unknown[0] if unknown else 'nothing'!r} is no role; there are {', '.join(known)}")
+        raise ValueError(f"{unknown[0] if unknown else 'nothing'!r} is not a role; valid roles are {', '.join(known)}")
     return frozenset(known[name] for name in wanted)

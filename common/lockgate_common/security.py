@@ -45,12 +45,12 @@ class Credentials:
         """Raises SecurityError for a JWT without TLS."""
         if isinstance(self.token, Jwt) and self.tls is None:
             raise SecurityError(
-                "a JWT is shown as it is, so it is only for coordinators with TLS: set tls.authority or "
+                "a JWT is sent unchanged, so it needs coordinators with TLS: set tls.authority or "
                 "LOCKGATE_TLS_AUTHORITY to the PEM file of their authority"
             )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """gRPC call metadata that carries the secret. Never for a server whose address somebody else has named."""
+        """gRPC call metadata that carries the secret. Never for a server whose address comes from someone else."""
         return ((AUTHORIZATION, f"Bearer {self.secret}"),) if self.secret else ()
 
     def introduction(self, peer: Peer, method: str) -> Introduction:
@@ -149,11 +149,13 @@ def load_secret(path: Path, *, create: bool) -> str:
     except UntrustedFile as error:
         raise SecurityError(str(error)) from error
     except UnicodeDecodeError as error:
-        raise SecurityError(f"{path} is no secret: it is not text") from error
+        raise SecurityError(f"{path} is not a secret: it is not text") from error
     except OSError as error:
         raise SecurityError(f"cannot read the secret file {path}: {error.strerror}") from error
     if len(secret) < 16:
-        raise SecurityError(f"the secret in {path} is shorter than 16 characters; remove the file to have one made")
+        raise SecurityError(
+            f"the secret in {path} is shorter than 16 characters; remove the file, and a new one is created"
+        )
     return secret
 
 
@@ -172,7 +174,9 @@ def load_token(path: Path) -> Token | Jwt:
         raise SecurityError(f"cannot read the token in {path}: {error.strerror}") from error
     token = parse_token(text) or parse_jwt(text)
     if token is None:
-        raise SecurityError(f"{path} is no token: it should hold what `lockgate tokens create` has printed, or a JWT")
+        raise SecurityError(
+            f"{path} is not a token: it should contain the output of `lockgate tokens create`, or a JWT"
+        )
     return token
 
 

@@ -197,7 +197,7 @@ class FileTooLarge(ValueError):
     """A file is larger than whoever reads it expects. size_bytes: its size."""
 
     def __init__(self, size_bytes: int, most_bytes: int) -> None:
-        super().__init__(f"it has {size_bytes:,} bytes, and there should be at most {most_bytes:,}")
+        super().__init__(f"it has {size_bytes:,} bytes, but should have at most {most_bytes:,}")
         self.size_bytes = size_bytes
 
 

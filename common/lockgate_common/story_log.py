@@ -42,7 +42,7 @@ class StoryLog:
     def __init__(self, process: str, prefix: str, numbers: Iterator[int]) -> None:
         """process: id of the coordinator or task manager. prefix, numbers: of the ids; several logs may share them.
 
-        Prefix and number name one event for good: a process or a term that starts again has another prefix.
+        Prefix and number name one event permanently: a process or a term that starts again has another prefix.
         """
         self._process = process
         self._prefix = prefix
@@ -107,7 +107,7 @@ def cut(text: str) -> str:
 
 
 def grouped(effects: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """`to: what` for every pair of a recipient and what goes there; one line for all that get the same."""
+    """`to: what` for every recipient and its message; one line for all recipients of the same message."""
     recipients: dict[str, list[str]] = {}
     for to, what in effects:
         recipients.setdefault(what, []).append(to)

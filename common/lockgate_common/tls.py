@@ -75,7 +75,7 @@ class TlsFiles:
             if is_server:
                 raise SecurityError(f"a server with TLS needs tls.certificate, tls.key and tls.authority: {_set(name)}")
             if name == "authority":
-                raise SecurityError(f"a client with TLS has to know whom to trust: {_set(name)}")
+                raise SecurityError(f"a client with TLS needs an authority to trust: {_set(name)}")
         if bool(self.certificate) != bool(self.key):
             raise SecurityError(f"a certificate needs its key: {_set('key' if self.certificate else 'certificate')}")
 
@@ -137,11 +137,11 @@ class _Newest:
         try:
             pem = _usable(self._files)
             if before is not None and pem.has_ended():
-                raise SecurityError(f"the certificate {self._files.certificate} has ended")
+                raise SecurityError(f"the certificate {self._files.certificate} has expired")
         except SecurityError as error:
             if before is None:
                 raise
-            log.error("the TLS files have changed, and what was read before stays in use: %s", error)
+            log.error("the TLS files have changed but are unusable, so the previous ones stay in use: %s", error)
             return before
         if before is not None:
             log.info("new TLS files are in use: %s", self._files.certificate or self._files.authority)
@@ -166,7 +166,7 @@ def load_authority_into(context: ssl.SSLContext, authority: bytes, files: TlsFil
     try:
         context.load_verify_locations(cadata=authority.decode())
     except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise SecurityError(f"{files.authority} holds no certificate of an authority in PEM") from error
+        raise SecurityError(f"{files.authority} contains no PEM certificate of an authority") from error
 
 
 def load_certificate_into(context: ssl.SSLContext, files: TlsFiles) -> None:
@@ -192,23 +192,23 @@ def handshake_problem(details: str, tls: TlsFiles | None) -> str:
             return f"closes plain connections, as a server with TLS does; {_set('authority')}"
         if not tls.certificate:
             return (
-                "has ended the TLS handshake, as a server with tls.mutual does when no certificate is shown; set "
+                "has ended the TLS handshake, as a server with tls.mutual does for clients without a certificate; set "
                 "tls.certificate and tls.key (or LOCKGATE_TLS_CERTIFICATE and LOCKGATE_TLS_KEY)"
             )
         return (
             f"has ended the TLS handshake, as a server with tls.mutual does when its authority has not signed the "
-            f"certificate {tls.certificate}, or when that has ended; set tls.certificate and tls.key (or "
+            f"certificate {tls.certificate}, or when it has expired; set tls.certificate and tls.key (or "
             "LOCKGATE_TLS_CERTIFICATE and LOCKGATE_TLS_KEY) to a valid one"
         )
     if tls is None:
         return ""
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return (
-            f"shows a certificate that is not of the authority {tls.authority}, or that has ended; set tls.authority "
+            f"has a certificate that is not of the authority {tls.authority}, or that has expired; set tls.authority "
             "(or LOCKGATE_TLS_AUTHORITY) to the certificate of the cluster's authority"
         )
     if "Hostname Verification" in details:
-        return "shows a certificate that is not for this address; make one that names it, or use another address"
+        return "has a certificate that is not for this address; make one that names it, or use another address"
     if "WRONG_VERSION_NUMBER" in details:
         return "does not speak TLS; unset tls.authority (or LOCKGATE_TLS_AUTHORITY), or set up TLS there"
     return ""
@@ -235,9 +235,9 @@ def _usable(files: TlsFiles) -> Pem:
         part = files.key
         key = load_pem_private_key(pem.key, None)
     except TypeError as error:
-        raise SecurityError(f"the key {part} is protected by a password; processes need one without") from error
+        raise SecurityError(f"the key {part} is protected by a password; use a key without one") from error
     except Exception as error:  # of many kinds
-        raise SecurityError(f"the TLS file {part} is not whole, or not PEM") from error
+        raise SecurityError(f"the TLS file {part} is incomplete, or not PEM") from error
     if certificate.public_key() != key.public_key():
         raise SecurityError(f"the key {files.key} does not belong to the certificate {files.certificate}")
     return pem
@@ -258,6 +258,6 @@ def read_key(path: str) -> bytes:
     except UntrustedFile as error:
         raise SecurityError(f"the key {error}") from error
     except UnicodeDecodeError as error:
-        raise SecurityError(f"the TLS file {path} is not whole, or not PEM") from error
+        raise SecurityError(f"the TLS file {path} is incomplete, or not PEM") from error
     except OSError as error:
         raise SecurityError(f"cannot read the TLS file {path!r}: {error.strerror}") from error

@@ -134,14 +134,14 @@ def read_entries(path: Path) -> tuple[TokenEntry, ...]:
     except OSError as error:
         raise TokenFileError(f"cannot read the tokens in {path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TokenFileError(f"{path} is no file of tokens: {str(error)[:200]}") from error
+        raise TokenFileError(f"{path} is not a file of tokens: {str(error)[:200]}") from error
 
 
 def _entry(found: Any) -> TokenEntry:
     """Raises ValueError, TypeError, KeyError for what is none."""
     entry = TokenEntry(**{**found, "roles": tuple(found["roles"])})
     if not all(isinstance(text, str) for text in (entry.token_id, entry.name, entry.hash, *entry.roles)):
-        raise TypeError("token_id, name, hash and roles have to be texts")
+        raise TypeError("token_id, name, hash and roles must be strings")
     if type(entry.ends_unix_s) is not int or not 0 <= entry.ends_unix_s <= _LAST_UNIX_S:
         raise ValueError(f"ends_unix_s has to be a whole number from 0 to {_LAST_UNIX_S}")
     roles_named(entry.roles)
@@ -150,9 +150,9 @@ def _entry(found: Any) -> TokenEntry:
 
 
 def _check_name(name: str) -> None:
-    """Raises ValueError for a name that stands for somebody else."""
+    """Raises ValueError for a reserved name."""
     if name in (OWNER.name, ANONYMOUS.name):
-        raise ValueError(f"no token can be named {name!r}; choose another name")
+        raise ValueError(f"a token cannot be named {name!r}; choose another name")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Files that say whom to trust: read only if nobody else can have written them."""
+"""Files that decide whom to trust: read only if no one else can have written them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UntrustedFile(ValueError):
 def read_trusted(path: Path, *, is_secret: bool = False, is_key: bool = False, lets_in: bool = False) -> str:
     """The text of `path`. Raises UntrustedFile, OSError, UnicodeDecodeError.
 
-    is_secret: nobody else may read it either. Root reads the secrets of all users, but takes settings from none.
+    is_secret: no one else may read it either. Root reads the secrets of all users, but takes settings from none.
     is_key: a secret that root may own and give to a group, as keys of certificates are given to services.
     lets_in: who knows the secret may run code as this process's user, so root takes no other user's.
     """

@@ -50,8 +50,8 @@ class Scene:
 class Step:
     """A step that is performed while the job runs.
 
-    at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: runs on a thread of its own,
-    and returns the key of another job when that one goes on with the work from here, with sources of the same ids. It
+    at: share of the input that is read by then, 0 to 1; text: one line for the screen; do: runs on its own thread,
+    and returns the key of another job when that one continues the work, with sources of the same ids. It
     raises Wrong for what must not be. With `--kill` one of the steps, chosen by the seed, is struck while it is under
     way. A step has to survive that: every call of the client does.
     """
@@ -67,11 +67,11 @@ class Example:
 
     line: what it shows, in one line.
     make_input: fills `place.input` and returns how many records the sources will read in all.
-    pipeline: the job. It ends by itself, takes long enough (3 s or more) to be hurt in the middle, and writes below
+    pipeline: the job. It ends on its own, runs long enough (3 s or more) for a kill in the middle, and writes below
     `place.output`. Its key is the runner's business.
     check: compares `place.output` with what the input says, recomputed without Lockgate. Returns a sentence for each
     thing that is wrong: none when the result is right.
-    steps: what is done meanwhile, in order.
+    steps: actions during the run, in order.
     summary: a line on the result for the screen, beside the verdict; empty for none.
     beside: what has to run beside the cluster, entered before `make_input` and left after `check`, such as a database.
     Raises NotHere where that cannot be.

@@ -86,7 +86,7 @@ class PostgresqlServer:
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self._folder),
-            "fsync": "off",  # what is tested are dying processes, not dying machines
+            "fsync": "off",  # the tests kill processes, not machines
             "log_min_messages": "fatal",
         }
         arguments = [text for name, value in options.items() for text in ("-c", f"{name}={value}")]

@@ -90,7 +90,7 @@ def _more_than_there_are(found: dict[str, int], words: Counter[str], position: i
 
 
 EXAMPLE = Example(
-    "stopped with a savepoint, and gone on with by a changed pipeline",
+    "stopped with a savepoint, continued by a changed pipeline",
     word_count.make_input,
     _pipeline,
     _check,

@@ -21,7 +21,7 @@ _AT_ONCE = 20_000  # a producer holds 100,000 records
 
 @cache
 def _broker() -> Producer:
-    """It lives as long as the process, and listens on a port of its own."""
+    """It lives as long as the process, and listens on its own port."""
     return Producer({"test.mock.num.brokers": 1, "log_level": 0})
 
 

@@ -47,9 +47,9 @@ def _completed_unix_ms(checkpoint: CompletedCheckpoint) -> int:
 
 
 EXAMPLE = Example(
-    "several checkpoints under way at a time, each complete for itself",
+    "several checkpoints in flight, each complete on its own",
     unaligned.make_input,
     _pipeline,
     unaligned.check,
-    steps=(Step(0.3, "two checkpoints are under way at a time", _see_two_at_a_time),),
+    steps=(Step(0.3, "two checkpoints are in flight", _see_two_at_a_time),),
 )

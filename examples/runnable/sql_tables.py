@@ -15,7 +15,7 @@ _FILES, _ORDERS, _CITIES = 4, 40_000, 500
 
 
 def make_input(place: Place) -> int:
-    """Files of orders, each with an id of its own; returns how many."""
+    """Files of orders with unique ids; returns their number."""
     choice = place.random()
     for number in range(_FILES):
         orders = (

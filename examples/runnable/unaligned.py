@@ -19,7 +19,7 @@ _ROW_S = 200e-6
 
 
 def make_input(place: Place) -> int:
-    """Files of JSON lines, each with an id of its own; returns the number of lines."""
+    """Files of JSON lines with unique ids; returns the number of lines."""
     choice = place.random()
     for number in range(_FILES):
         lines = (json.dumps({"id": f"{number}-{line}", "pad": _PAD, "n": choice.random()}) for line in range(_LINES))

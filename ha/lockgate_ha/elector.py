@@ -53,7 +53,7 @@ class ElectionListener(Protocol):
         ...
 
     def on_revoked(self, reason: str) -> None:
-        """The grant has ended for good. The elector contends again by itself."""
+        """The grant has ended permanently. The elector contends again automatically."""
         ...
 
     def on_leader(self, leader: LeaderRecord | None) -> None:
@@ -191,7 +191,7 @@ class Elector:
         try:
             self._contend()
         except Exception:
-            logger.critical("the elector cannot go on", exc_info=True)
+            logger.critical("the elector cannot continue", exc_info=True)
             self._on_broken()
 
     def _contend(self) -> None:

@@ -26,7 +26,7 @@ class AccessDenied(StoreUnavailable):
             f"ZooKeeper refuses access to {path}: it belongs to a cluster with another secret; use that one's secret "
             "file (--secret-file), or another cluster name (cluster.name)"
             if is_there
-            else f"ZooKeeper does not let this secret make {path}; use the secret file with which it was started "
+            else f"ZooKeeper does not let this secret create {path}; use the secret file with which it was started "
             "(--secret-file), or start it with `lockgate zookeeper --shared`"
         )
         self.path = path

@@ -24,7 +24,7 @@ from lockgate_ha.election_timing import ElectionTiming
 
 
 class Grounds(Enum):
-    """Why a leader counts as lost, in words."""
+    """Why a leader counts as lost, as text."""
 
     NOT_LEADER = "the process at the leader's address reported that it is not the leader"
     REFUSED = "nothing listens at the leader's address"

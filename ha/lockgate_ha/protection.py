@@ -77,12 +77,12 @@ class Protection:
             raise UnsealedRecord(
                 path,
                 "it is not sealed with the cluster's secret. If the cluster was made by an earlier version, stop it and"
-                f" run `{PROTECT}`; otherwise somebody else has written it",
+                f" run `{PROTECT}`; otherwise someone else has written it",
             )
         found, data = stored[len(_SEALED) :][:_MAC_BYTES], stored[len(_SEALED) + _MAC_BYTES :]
         if not hmac.compare_digest(found, mac(self._key, path.encode(), data)):
             raise UnsealedRecord(
-                path, "its seal is not of this place or not of this secret: somebody else has written or moved it"
+                path, "its seal is for another path or another secret: someone else has written or moved it"
             )
         return data
 

@@ -22,7 +22,7 @@ _RETRY_S = 0.2  # pause after a failed read over a connected session
 
 
 class LeaderRetrieval:
-    """Watches `/leader` over a session of its own. While ZooKeeper is unreachable the last known leader is kept.
+    """Watches `/leader` over its own session. While ZooKeeper is unreachable the last known leader is kept.
 
     on_leader: called on the retrieval's own thread with the LeaderRecord at every change, None when ZooKeeper has no
     leader; must return fast. The first call follows ZooKeeper's first answer.

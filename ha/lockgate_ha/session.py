@@ -1,6 +1,6 @@
 """A session with ZooKeeper, the interface of `lockgate_ha.zookeeper` and its twin `lockgate_ha.embedded`.
 
-A session object lives exactly as long as its session: when ZooKeeper expires it the object is dead for good and a new
+A session object lives exactly as long as its session: when ZooKeeper expires it the object is dead and a new
 one has to be opened. Requests are never queued while disconnected.
 """
 
@@ -89,7 +89,7 @@ StateListener = Callable[[SessionState, str], None]
 
 class Session(Protocol):
     """Thread-safe. Reads raise StoreUnavailable (SessionLost once the session is gone, AccessDenied where a node
-    belongs to somebody else), RecordTooLarge. Nodes are made for the owner that `protection` names, and for no other.
+    belongs to someone else), RecordTooLarge. Nodes are made for the owner that `protection` names, and for no other.
     """
 
     @property

@@ -52,7 +52,7 @@ class SessionStore:
     def commit(self, grant: LeadershipGrant, operations: Sequence[Operation]) -> None:
         session = self._current()
         if session.id != grant.session:
-            raise Fenced(grant.token, grant.token, f"the session {grant.session} of token {grant.token} is gone")
+            raise Fenced(grant.token, grant.token, f"the session {grant.session} of token {grant.token} has ended")
         for trusted in (True, False):  # twice: `/epoch` may have been rewritten with the same token
             fence = Check(self._paths.epoch, self._epoch_version(session, grant, trusted=trusted))
             try:

@@ -180,7 +180,7 @@ class Client:
         )
 
     def dispose_savepoint(self, job_key: str, checkpoint_id: int) -> None:
-        """Deletes a savepoint for good; one that is already deleted is ignored."""
+        """Deletes a savepoint permanently; one that is already deleted is ignored."""
         self._call("DisposeSavepoint", DisposeSavepointRequest(job_key, checkpoint_id), job_key)
 
     def stop(self, job_key: str, *, drain: bool = False, timeout_ms: int = 0) -> CompletedCheckpoint:
@@ -390,7 +390,7 @@ def _directory(
     if coordinators:
         directories.append(CoordinatorList(coordinators, credentials, origin, address_map=address_map))
     if credentials.token is not None and not coordinators:
-        raise ClientError("a token does not open ZooKeeper; name a coordinator with --cluster HOST:PORT")
+        raise ClientError("a token gives no access to ZooKeeper; name a coordinator with --cluster HOST:PORT")
     if zookeeper and credentials.token is None:
         from lockgate_ha.protection import Protection
         from lockgate_ha.zookeeper import connector

@@ -146,7 +146,7 @@ def _final(code: grpc.StatusCode, details: str, job_key: str, address: str) -> C
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ClientError(f"{address} is not a Lockgate coordinator of this version ({details})")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return ClientError(f"this is too much for the coordinator at {address}: {details}")
+        return ClientError(f"this exceeds a limit of the coordinator at {address}: {details}")
     return ClientError(f"the coordinator at {address} failed ({code.name}): {details}; see its log for details")
 
 

@@ -22,7 +22,7 @@ _NAME = "host"
     "hosts",
     metavar="HOST",
     multiple=True,
-    help="Name or address at which a server shows it; repeatable.  [default: this machine's loopback without --name,"
+    help="Name or address of a server that uses it; repeatable.  [default: this machine's loopback without --name,"
     " else none]",
 )
 @click.option("--days", type=click.IntRange(1, 3_650), metavar="N", default=365, show_default=True)
@@ -69,7 +69,9 @@ def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], d
 def _check(name: str, folder: Path) -> None:
     """Before anything is made. Raises UserError."""
     if name == "ca" or name.startswith(".") or any(part in name for part in "/\\\0\n"):
-        raise UserError(f"{name!r} is no name for a certificate: it is the name of its files, too, and `ca` is taken")
+        raise UserError(
+            f"{name!r} is not a valid name for a certificate: it is also the name of its files, and `ca` is taken"
+        )
     for path in (folder / f"{name}.pem", folder / f"{name}.key"):
         if path.exists():
             raise UserError(f"{path} exists already, and nothing is overwritten; remove it, or choose another --name")

@@ -54,7 +54,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
 
 @click.command()
 @job_argument
-@click.option("--story", is_flag=True, help="What happened to it, event by event, and what caused what.")
+@click.option("--story", is_flag=True, help="Its events, each with its cause.")
 @json_option
 @target_options
 def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:

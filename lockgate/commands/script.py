@@ -16,7 +16,7 @@ _OWN_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 class ScriptError(UserError):
-    """The pipeline file cannot be run, or raised an exception of its own."""
+    """The pipeline file cannot be run, or raised an exception."""
 
 
 class ScriptExit(Exception):

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--bind", metavar="HOST", help="Where it listens for clients.  [default: 127.0.0.1; with --ensemble 0.0.0.0]"
 )
-@click.option("--shared", is_flag=True, help="Let everyone make nodes, so also clusters with other secrets.")
+@click.option("--shared", is_flag=True, help="Let everyone create nodes, including clusters with other secrets.")
 @click.option(
     "--config", metavar="FILE", help="Settings file, for the secret and zookeeper.tls.  [default: ./lockgate.toml]"
 )
@@ -85,8 +85,8 @@ def zookeeper(
         secret = load_secret(settings.secret_path, create=False)
         if settings.security.secret_file and not secret:
             raise UserError(
-                f"the secret file {settings.secret_path} does not exist; without it everyone could make nodes: create "
-                "it, or unset security.secret_file (LOCKGATE_SECRET_FILE)"
+                f"the secret file {settings.secret_path} does not exist; without it everyone could create nodes: "
+                "create it, or unset security.secret_file (LOCKGATE_SECRET_FILE)"
             )
         options = {"tls": settings.zookeeper_tls(), "secret": secret, "shared": shared}
         if ensemble is not None and server_id is not None:
@@ -146,7 +146,7 @@ def _protection(config: str | None, cluster: dict[str, dict[str, str | None]]) -
 @zookeeper.command()
 @click.option("--zookeeper", "hosts", metavar="HOST:PORT,...", help="The ensemble.  [default: 127.0.0.1:2181]")
 @_cluster_options
-@click.option("--former-secret-file", metavar="FILE", help="The secret that has protected it so far, if one has.")
+@click.option("--former-secret-file", metavar="FILE", help="The secret that has protected it so far, if any.")
 def protect(
     hosts: str | None,
     cluster_name: str | None,
@@ -186,7 +186,7 @@ def protect(
     try:
         former = load_secret(Path(former_secret_file).expanduser(), create=False) if former_secret_file else ""
         if former_secret_file and not former:
-            raise UserError(f"{former_secret_file} does not exist; without it leave --former-secret-file out")
+            raise UserError(f"{former_secret_file} does not exist; if there was none, omit --former-secret-file")
         hosts, tls = settings.zookeeper.hosts or DEFAULT_ZOOKEEPER, settings.zookeeper_tls()
         found = protect_nodes(hosts, Protection(name, former), protection, _checksum_of, tls)
     except (StoreError, SecurityError) as error:
@@ -225,6 +225,6 @@ def user(cluster_name: str | None, secret_file: str | None, config: str | None) 
     _, protection = _protection(config, {"cluster": {"name": cluster_name}, "security": {"secret_file": secret_file}})
     owner = protection.owner
     assert owner is not None  # there is a secret
-    for each in (owner, maker(protection.secret)):
-        click.echo(f"addauth digest {each.user}:{each.password}")
+    for login in (owner, maker(protection.secret)):
+        click.echo(f"addauth digest {login.user}:{login.password}")
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CustomSource(ABC):
-    """Reads ranges of splits. Pickled once, and used by every subtask of the source in a copy of its own.
+    """Reads ranges of splits. Pickled once, and used by every subtask of the source as a separate copy.
 
     A split is a part of the input that is read in order: a file, a partition, a table. An offset, a whole number from 0
     on, is the position in a split; its unit is the source's choice. Offsets are part of every snapshot. After a failure
@@ -34,7 +34,7 @@ class CustomSource(ABC):
     def splits(self) -> Mapping[str, int | None]:
         """Names of the splits, each with the offset after its last record; None: it has no end yet.
 
-        A split keeps its name for ever, and the end with which it was first returned.
+        A split keeps its name forever, and the end with which it was first returned.
         """
 
     def plan(self, split: str, start: int, limit: int) -> int | None:

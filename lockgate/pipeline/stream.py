@@ -332,7 +332,7 @@ class KeyedStream(Stream):
     def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
         """Passes the first record of each key on, and drops later ones.
 
-        ttl: how long after that, by the wall clock, its key counts as new again. By default every key is kept for ever.
+        ttl: how long after that, by the wall clock, its key counts as new again. By default every key is kept forever.
         """
         return self._then("deduplicate", Deduplicate(self._keys, _ttl("deduplicate", "ttl", ttl)))
 

@@ -176,7 +176,7 @@ class _Follower:
             return f"job {key} is running (attempt {status.attempt})"
         reason = f": {status.message or status.error}" if status.message or status.error else ""
         if status.state is JobState.WAITING_FOR_SLOTS:
-            by_itself = "It starts by itself when a task manager joins or another job ends"
+            by_itself = "It starts automatically when a task manager joins or another job ends"
         else:
             by_itself = "It continues by itself"
         return f"job {key} is submitted and still {state_text(status.state)}{reason}. {by_itself}; {_ways_on(key)}"

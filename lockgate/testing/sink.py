@@ -67,7 +67,7 @@ class _SinkCheck:
         self._stage(transaction, 1)
         self._expect("when rows are staged twice and not committed")
         self._commit(transaction, 1)
-        self._expect("after the commit of what was staged twice by other processes")
+        self._expect("after the commit of rows staged twice by other processes")
         return transaction
 
     def _aborted(self, first: Transaction, second: Transaction) -> None:
@@ -90,7 +90,7 @@ class _SinkCheck:
         old = _transaction(checkpoint_id=5)
         zombie.stage(old, self._pieces[2])
         self._commit(old, 2)
-        self._expect("after the new attempt has committed what a snapshot had pending")
+        self._expect("after the new attempt has committed a snapshot's pending output")
         new = _transaction(checkpoint_id=6, attempt=2)
         self._stage(new, 3)
         zombie.commit(old)

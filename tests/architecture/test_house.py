@@ -101,7 +101,7 @@ def _called(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def test_generated_code_is_what_the_proto_files_give() -> None:
+def test_generated_code_matches_the_proto_files() -> None:
     result = _run(sys.executable, "proto/generate.py", "--check")
     assert result.returncode == 0, result.stderr
 
@@ -178,7 +178,7 @@ def test_modules_and_public_names_have_docstrings() -> None:
     assert not silent
 
 
-def test_every_room_says_what_it_is_for() -> None:
+def test_every_room_states_its_purpose() -> None:
     assert not [room for room in ROOMS if not (ROOT / room / "README.md").is_file()]
 
 

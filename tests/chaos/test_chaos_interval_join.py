@@ -111,7 +111,7 @@ def test_pairs_are_exact_when_a_task_manager_is_killed(testing: TestingCluster, 
         _check_exact(job, folder)
 
 
-def test_rows_in_flight_on_their_way_to_the_join_find_each_partner_once(testing: TestingCluster) -> None:
+def test_rows_in_flight_to_the_join_find_each_partner_once(testing: TestingCluster) -> None:
     key = "interval-join-in-flight"
     folder = testing.make_folder(key)
 

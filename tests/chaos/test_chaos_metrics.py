@@ -128,7 +128,7 @@ def test_prometheus_sees_every_process_and_a_takeover(testing: TestingCluster, p
         job.check_exact()
 
 
-def test_pages_are_what_promtool_and_the_list_of_metrics_expect(testing: TestingCluster) -> None:
+def test_pages_match_promtool_and_the_list_of_metrics(testing: TestingCluster) -> None:
     with testing.ledger() as job:
         job.wait_checkpoints(3)
         bodies = _bodies(testing)

@@ -17,7 +17,7 @@ INTERVAL_MS = 10_000
 """Far longer than it takes to damage a snapshot and to kill the leader: the next one would replace it."""
 
 
-def test_a_leader_frozen_past_its_session_does_no_harm_when_it_goes_on(testing: TestingCluster) -> None:
+def test_a_leader_frozen_past_its_session_is_harmless_when_it_wakes_up(testing: TestingCluster) -> None:
     with testing.history() as history, testing.ledger() as job:
         job.wait_checkpoints(2)
         frozen = testing.leader_number()
@@ -46,7 +46,7 @@ def test_leader_and_task_manager_killed_at_once_change_no_result(testing: Testin
     history.check()
 
 
-def test_a_zookeeper_that_dies_and_comes_back_restarts_nothing(testing: TestingCluster) -> None:
+def test_a_zookeeper_that_dies_and_returns_restarts_nothing(testing: TestingCluster) -> None:
     with testing.ledger() as job:
         job.wait_checkpoints(2)
         before = job.status

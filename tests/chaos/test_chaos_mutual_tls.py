@@ -18,7 +18,7 @@ from tests.drained import PATIENCE_S
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 
-def test_a_job_goes_on_when_the_leader_dies_and_certificates_are_renewed(
+def test_a_job_continues_when_the_leader_dies_and_certificates_are_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CERTIFICATE", "KEY", "AUTHORITY", "MUTUAL"):

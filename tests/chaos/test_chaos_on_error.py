@@ -54,7 +54,7 @@ def failing_in(sequence: int) -> str:
     return "numbers" if sequence % CALLS == 5 else ""
 
 
-def test_failed_records_are_counted_and_emitted_once_whatever_is_killed(testing: TestingCluster) -> None:
+def test_failed_records_are_counted_and_emitted_once_under_any_kill(testing: TestingCluster) -> None:
     key = "on-error"
     folder = testing.make_folder(key)
     with WatchedJob(testing, key, pipeline(folder).graph()) as job:

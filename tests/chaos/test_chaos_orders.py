@@ -109,7 +109,9 @@ def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoin
 
 
 @pytest.mark.parametrize("drain", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_a_job_that_starts_from_a_stop_goes_on_without_a_gap_or_a_repeat(testing: TestingCluster, drain: bool) -> None:
+def test_a_job_that_starts_from_a_stop_continues_without_a_gap_or_a_repeat(
+    testing: TestingCluster, drain: bool
+) -> None:
     with testing.ledger() as job:
         job.wait_checkpoints(2)
         savepoint = testing.client.stop(job.key, drain=drain)

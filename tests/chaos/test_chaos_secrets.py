@@ -196,7 +196,7 @@ def test_another_user_of_the_machine_can_read_nothing_of_a_cluster(remains: Rema
 
 
 @nobody.needs_root
-def test_another_user_of_the_machine_is_let_in_nowhere(remains: Remains) -> None:
+def test_another_user_of_the_machine_has_no_access_anywhere(remains: Remains) -> None:
     tried = remains.intrusion["tried"]
     expected = {"zookeeper": {"NoAuthError"}, "environ": {"PermissionError"}, "web": {"401"}}
     for kind, allowed in expected.items():

@@ -175,7 +175,7 @@ def test_a_variable_is_one_that_the_operator_allows(field: Field) -> None:
     assert not any(secret in repr(field.testing.client.jobs()) for secret in (PASSWORD, LISTED))
 
 
-def test_what_it_was_let_in_for_works(field: Field) -> None:
+def test_allowed_files_can_be_read_and_written(field: Field) -> None:
     out = field.out()
     assert field.tried(field.submit, computing("SELECT upper(value) AS value FROM input")(field, out)) == ""
     assert any("A" in path.read_text() for path in out.rglob("part-*.json*"))
@@ -190,7 +190,7 @@ def test_with_the_role_code_the_same_job_runs(field: Field, name: str) -> None:
     assert list(out.rglob("part-*.json*"))
 
 
-def test_rights_are_those_of_the_first_submission(field: Field) -> None:
+def test_the_rights_of_the_first_submission_apply(field: Field) -> None:
     graph = computing("SELECT * FROM input")(field, field.out())
     field.submit.submit("shared", graph)
     assert not field.submit.submit("shared", graph).created

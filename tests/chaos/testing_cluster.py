@@ -177,7 +177,7 @@ class TestingCluster:
         return folder
 
     def fetch(self, folder: Path) -> Path:
-        """See tests.ledger_job.Field: the processes share this machine's files."""
+        """The folder itself: the processes share this machine's files."""
         return folder
 
     def history(self) -> History:

@@ -74,7 +74,7 @@ def ports() -> tuple[int, ...]:
 def docker_setup(docker_compose_command: str, ports: tuple[int, ...]) -> list[str]:
     """Builds the image first, unless LOCKGATE_IMAGE names one.
 
-    Compose v1 does not know `up --wait`, so the fleet waits by itself.
+    Compose v1 does not know `up --wait`, so the fleet waits itself.
     """
     del docker_compose_command  # it skips before anything is built
     os.environ.update({f"LOCKGATE_PORT_{number}": str(port) for number, port in enumerate(ports, 1)})

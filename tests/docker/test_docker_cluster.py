@@ -51,7 +51,7 @@ def test_a_zookeeper_member_is_killed_and_then_the_ensembles_leader(whole: Fleet
         job.check_exact()
 
 
-def test_a_cut_goes_both_ways_and_healing_puts_up_with_a_restart(whole: Fleet) -> None:
+def test_a_cut_blocks_both_directions_and_healing_tolerates_a_restart(whole: Fleet) -> None:
     victim, *others, bystander = whole.of("taskmanager", "zookeeper-1")
     ways = [(item, two) for other in others for item, two in ((victim, other), (other, victim))]
     whole.cut(victim, tuple(others))

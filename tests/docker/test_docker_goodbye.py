@@ -1,4 +1,4 @@
-"""A goodbye differs from a crash: what is stopped hands over or gives back before it ends.
+"""A goodbye differs from a crash: a stopped process hands over or releases before it ends.
 
 Both kinds of end survive, so a result that is exact proves neither: what tells them apart is who acted first, and what
 the leader's log says of it.

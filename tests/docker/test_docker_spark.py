@@ -153,7 +153,7 @@ def test_a_driver_without_the_secret_is_refused(spark: Fleet) -> None:
     assert "tm-intruder" not in registered(spark)
 
 
-def test_the_way_in_that_knows_no_secret_is_closed(spark: Fleet) -> None:
+def test_the_entrance_without_a_secret_is_closed(spark: Fleet) -> None:
     inside = spark.of("taskmanager")[0]
     assert listens(inside, "spark-master", 7077)
     assert not listens(inside, "spark-master", 6066)

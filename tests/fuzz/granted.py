@@ -37,7 +37,7 @@ class Granted:
             with suppress(grpc.RpcError):  # there may be none, where the caller was refused
                 self._owner("Cancel", m.CancelRequest(self._jobs.pop()))
         found = self._made(method)
-        return [each.SerializeToString() for each in (found if isinstance(found, list) else [found])]
+        return [message.SerializeToString() for message in (found if isinstance(found, list) else [found])]
 
     def _made(self, method: str) -> Message | list[Message]:
         match method:

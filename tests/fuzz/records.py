@@ -68,8 +68,8 @@ def _zookeeper(how: str, protection: Protection) -> Iterator[Target]:
         for call in (records.found, records.attempt, records.restart_point, records.deaths, records.result):
             call("k")
         records.require_whole("k")
-        for each in (*records.jobs(), *records.results()):
-            to_json(each)
+        for record in (*records.jobs(), *records.results()):
+            to_json(record)
 
     def look() -> None:
         steps.read_view(session, paths, {}, lambda: None)

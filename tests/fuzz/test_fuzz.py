@@ -27,7 +27,7 @@ IMPLEMENTED_NOWHERE = "/grpc.health.v1.Health/List"
 
 
 @pytest.mark.integration
-def test_every_reader_and_every_rpc_takes_or_refuses_what_it_is_given(
+def test_every_reader_and_every_rpc_accepts_or_refuses_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: pytest.RecordProperty
 ) -> None:
     seed = secrets.randbits(32)

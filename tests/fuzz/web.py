@@ -86,7 +86,7 @@ def _dashboard_requests(visitor: _Visitor) -> list[bytes]:
     """The job of the owner is none, as its orders would be carried out."""
     key = "none" if visitor.is_owner else "job"
     known = endpoints(Reads("fuzzed", "embedded"))
-    requests = [(each.method, each.path.replace("{key}", key).replace("{id}", "7")) for each in known]
+    requests = [(item.method, item.path.replace("{key}", key).replace("{id}", "7")) for item in known]
     others = [("GET", path) for path in ("/", "/metrics", "/healthz", "/jobs/none", "/static/style.css")]
     return [_request(method, path, visitor.shows) for method, path in (*requests, *others)]
 

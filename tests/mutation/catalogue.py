@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
-_USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm"
-_FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input"
+_USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless"
+_FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_has_the_result_of_one_thread"
 _LAST_COMMIT = "tests/unit/coordinator/job/test_last_commit.py"
 _ORDERS = "tests/unit/coordinator/job/test_job_master_orders.py"
 _SINKS = "tests/unit/taskmanager/spark/sinks/test_sink_contract.py"
@@ -75,7 +75,7 @@ MUTANTS = (
         "asking ZooKeeper about a token that a peer names",
         (
             "tests/unit/ha/test_leader_election.py"
-            "::test_a_token_that_a_peer_names_is_looked_up_and_changes_nothing_by_itself",
+            "::test_a_token_reported_by_a_peer_is_looked_up_and_has_no_effect_alone",
             "tests/unit/ha/test_leader_election.py"
             "::test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_takes_no_account_of_it",
         ),
@@ -95,9 +95,9 @@ MUTANTS = (
             ""
             "tests/unit/coordinator/job/test_provenance.py::test_a_failure_that_another_task_manager_reports_ends_nothing",
             "tests/unit/coordinator/job/test_provenance.py"
-            "::test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks",
+            "::test_a_checkpoint_is_completed_only_by_the_task_managers_of_its_subtasks",
             "tests/integration/coordinator/test_coordinator_foreign_reports.py"
-            "::test_a_stranger_to_the_attempt_changes_nothing",
+            "::test_a_subtask_outside_the_attempt_has_no_effect",
         ),
     ),
     Mutant(
@@ -138,7 +138,7 @@ MUTANTS = (
         "keeping what an unaligned barrier has overtaken",
         (
             "tests/unit/taskmanager/runtime/test_in_flight.py"
-            "::test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since",
+            "::test_recorded_elements_are_stored_by_channel_and_restored_before_newer_ones",
             f"{_SIMULATION}::test_a_quiet_run_in_every_mode_needs_one_attempt",
             f"{_FLOWS}[unaligned]",
         ),
@@ -149,7 +149,7 @@ MUTANTS = (
         (
             f"{_SINKS}::test_a_commit_that_was_carried_out_and_then_failed_is_tried_again_and_changes_nothing",
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
         ),
     ),
     Mutant(
@@ -158,8 +158,8 @@ MUTANTS = (
         (
             f"{_SINKS}::test_a_commit_that_was_carried_out_and_then_failed_is_tried_again_and_changes_nothing",
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
-            f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
+            f"{_SINKS}::test_a_zombie_cannot_publish_output_outside_a_completed_snapshot",
         ),
     ),
     Mutant(
@@ -167,8 +167,8 @@ MUTANTS = (
         "the Kafka sink's look into the ledger of commits",
         (
             f"{_SINKS}::test_a_commit_that_was_done_before_the_crash_is_not_done_twice",
-            f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",
-            f"{_SINKS}::test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot",
+            f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",
+            f"{_SINKS}::test_a_zombie_cannot_publish_output_outside_a_completed_snapshot",
         ),
     ),
     Mutant(
@@ -206,12 +206,12 @@ MUTANTS = (
     Mutant(
         "ledger_of_own_run",
         "knowing which run has staged what another one restores",
-        (f"{_SINKS}::test_another_run_does_not_commit_what_the_first_one_has",),
+        (f"{_SINKS}::test_another_run_does_not_repeat_the_commits_of_the_first_one",),
     ),
     Mutant(
         "custom_abort_of_younger",
         "a zombie's respect for what its successor has staged",
-        (f"{_CUSTOM}::test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else",),
+        (f"{_CUSTOM}::test_a_new_attempt_aborts_only_transactions_of_older_ones",),
     ),
     Mutant(
         "commit_before_persist",
@@ -252,8 +252,8 @@ MUTANTS = (
         "knowing a savepoint by the request that asked for it",
         (
             "tests/unit/coordinator/checkpoint/test_checkpoint_coordinator.py"
-            "::test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after",
-            f"{_SIMULATION}::test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader",
+            "::test_a_repeated_savepoint_request_gets_the_same_one_during_and_after_it",
+            f"{_SIMULATION}::test_a_repeated_savepoint_request_gets_the_same_one_under_every_leader",
         ),
     ),
     Mutant(
@@ -276,7 +276,7 @@ MUTANTS = (
         "counting who refers to a shared file",
         (
             ""
-            "tests/unit/coordinator/checkpoint/test_shared_files.py::test_a_file_goes_with_the_last_snapshot_that_refers_to_it",
+            "tests/unit/coordinator/checkpoint/test_shared_files.py::test_a_file_is_deleted_with_the_last_snapshot_that_refers_to_it",
         ),
     ),
     Mutant(
@@ -288,7 +288,7 @@ MUTANTS = (
     Mutant(
         "diff_on_newest",
         "making differences from what the completed checkpoint has",
-        (f"{_DIFFS}::test_a_difference_stands_on_the_completed_checkpoint_and_not_on_a_later_one",),
+        (f"{_DIFFS}::test_a_difference_builds_on_the_completed_checkpoint_and_not_on_a_later_one",),
         raises=("StateUnreadable",),  # the restore that notices it
     ),
     Mutant(
@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "restored_timers",
         "the timers in what a process function restores",
-        ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_go_where_their_keys_go",),
+        ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_move_with_their_keys",),
     ),
     Mutant(
         "coarse_isolation",
@@ -340,8 +340,8 @@ MUTANTS = (
         "the log of what comes over a loop's back edges",
         (
             ""
-            "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_what_was_on_its_way_back",
-            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            "tests/unit/taskmanager/runtime/test_loop_snapshots.py::test_the_snapshot_of_a_head_holds_the_returning_records",
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_no_circulating_record",
             f"{_FLOWS}[unaligned]",
         ),
     ),
@@ -349,7 +349,7 @@ MUTANTS = (
         "back_edge_replay",
         "putting the log of a loop's back edges back",
         (
-            f"{_SIMULATION}::test_a_crash_at_every_step_loses_nothing_of_what_circles",
+            f"{_SIMULATION}::test_a_crash_at_every_step_loses_no_circulating_record",
             f"{_FLOWS}[unaligned]",
         ),
     ),
@@ -359,7 +359,7 @@ MUTANTS = (
         "giving every subtask of a rescaled vertex all of its key groups",
         (
             "tests/property/coordinator/test_redistribute_property.py"
-            "::test_every_key_group_finds_its_state_and_nobody_loads_what_it_cannot_use",
+            "::test_every_key_group_finds_its_state_and_no_subtask_loads_foreign_groups",
             f"{_FLOWS}[aligned]",
         ),
     ),
@@ -404,7 +404,7 @@ MUTANTS = (
         "that an attempt leaves what its successor has staged",
         (
             "tests/unit/durability/test_staged_files_of_others.py"
-            "::test_an_attempt_that_starts_late_leaves_what_its_successors_have_staged",
+            "::test_an_attempt_that_starts_late_keeps_its_successors_output",
         ),
     ),
     Mutant(
@@ -453,8 +453,8 @@ MUTANTS = (
         "waiting until it is known whether a write to ZooKeeper was done",
         (
             "tests/unit/coordinator/runtime/test_persistence.py"
-            "::test_a_write_of_unknown_outcome_is_never_called_failed_however_long_zookeeper_is_away",
-            f"{_SIMULATION}::test_writes_of_unknown_outcome_are_read_back_however_long_zookeeper_is_away",
+            "::test_a_write_of_unknown_outcome_is_never_reported_as_failed",
+            f"{_SIMULATION}::test_writes_of_unknown_outcome_are_read_back_after_an_outage_of_any_length",
         ),
     ),
     Mutant(
@@ -470,7 +470,7 @@ MUTANTS = (
         "deleting files apart from what a job waits for",
         (
             ""
-            "tests/unit/coordinator/runtime/test_deletions.py::test_files_go_on_a_worker_of_their_own_when_the_record_is_gone",
+            "tests/unit/coordinator/runtime/test_deletions.py::test_files_are_deleted_on_a_separate_worker_after_the_record",
         ),
     ),
     Mutant(
@@ -542,7 +542,7 @@ MUTANTS = (
         "numbers_restart",
         "numbering control messages for as long as the process lives",
         (
-            f"{_SESSIONS}::test_with_a_new_term_numbers_go_on_and_what_was_kept_is_forgotten",
+            f"{_SESSIONS}::test_with_a_new_term_numbers_continue_and_kept_messages_are_dropped",
             f"{_GREETING}::test_a_leader_that_leads_again_receives_everything_although_its_record_is_late",
         ),
     ),
@@ -565,7 +565,7 @@ MUTANTS = (
     Mutant(
         "late_deployment",
         "refusing a deployment that comes behind the cancellation of its attempt",
-        (f"{_DEPLOYMENTS}::test_a_deployment_that_comes_behind_its_cancellation_is_refused",),
+        (f"{_DEPLOYMENTS}::test_a_deployment_that_arrives_after_its_cancellation_is_refused",),
     ),
     Mutant(
         "future_believed",
@@ -581,7 +581,7 @@ MUTANTS = (
         "that a snapshot refers to the files of splits at rest that it builds on",
         (
             f"{_SPLITS}::test_every_completed_snapshot_holds_every_split_as_it_was",
-            f"{_SPLITS}::test_a_snapshot_writes_what_is_new_and_few_files",
+            f"{_SPLITS}::test_a_snapshot_writes_only_new_splits_and_few_files",
         ),
         raises=("KeyError",),  # the split that was forgotten
     ),
@@ -589,7 +589,7 @@ MUTANTS = (
         "mtime_prefix",
         "knowing files by their names and not by their times",
         (
-            f"{_FOLDERS}::test_a_file_that_comes_late_with_an_older_time_is_found",
+            f"{_FOLDERS}::test_a_late_file_with_an_older_time_is_found",
             f"{_FOLDERS}::test_nothing_is_missed_whatever_comes_and_goes",
         ),
     ),
@@ -633,7 +633,7 @@ MUTANTS = (
         (
             f"{_DAMAGED}::test_rows_of_process_functions_and_a_planted_pickle",
             f"{_DAMAGED}::test_records_in_flight_splits_at_rest_and_rows_of_sinks",
-            f"{_DAMAGED}::test_a_file_of_which_no_checksum_is_known_is_not_read",
+            f"{_DAMAGED}::test_a_file_without_a_known_checksum_is_not_read",
         ),
     ),
     Mutant(

@@ -95,7 +95,7 @@ class OrderingClient:
         elif self._order.savepoint:
             self._world.note("client", f"{self._key} has savepoint {found.checkpoint_id}")
             self._oracle.acknowledged_savepoint(self._key, found.checkpoint_id, self._name)
-            self._is_answered = self._world.chance(0.5)  # some ask again although they know
+            self._is_answered = self._world.chance(0.5)  # some try again although they know
         else:
             assert isinstance(found, CompletedCheckpoint)
             self._world.note("client", f"{self._key} is stopped with savepoint {found.checkpoint_id}")

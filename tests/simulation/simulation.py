@@ -315,7 +315,7 @@ class Run:
                 answer.add_done_callback(
                     lambda future: acknowledged(future.result()) if future.exception() is None else None
                 )
-            if key not in self.oracle.acknowledged or self.world.chance(0.5):  # some ask again although they know
+            if key not in self.oracle.acknowledged or self.world.chance(0.5):  # some try again although they know
                 self.world.schedule(self.world.delay(200, 600), submit)
 
         return submit

@@ -41,7 +41,7 @@ MODES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_a_dataflow_under_faults_comes_to_what_one_thread_makes_of_its_input(mode: str) -> None:
+def test_a_dataflow_under_faults_has_the_result_of_one_thread(mode: str) -> None:
     seen: Counter[str] = Counter()
 
     @SETTINGS

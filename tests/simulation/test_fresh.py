@@ -41,7 +41,7 @@ def _story(seed: int) -> str:
     return str(raised.value)
 
 
-def test_a_failing_seed_names_the_command_that_fails_alike() -> None:
+def test_a_failing_seed_prints_the_command_that_reproduces_it() -> None:
     freeze = CountProgram.freeze
 
     def forgetful(self: CountProgram, *arguments: Any) -> Any:

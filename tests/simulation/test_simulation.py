@@ -110,18 +110,18 @@ LOOP_MODES = (CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", LOOP_MODES)
-def test_a_crash_at_every_step_loses_nothing_of_what_circles(mode: CheckpointMode) -> None:
+def test_a_crash_at_every_step_loses_no_circulating_record(mode: CheckpointMode) -> None:
     for scenario in at_points(BASE_SEED, "crash", stride=SHARE, mode=mode, job=looping_job("job")):
         _hold(scenario, "quiet")
 
 
 @pytest.mark.parametrize("mode", LOOP_MODES)
-def test_random_schedules_lose_nothing_of_what_circles(mode: CheckpointMode) -> None:
+def test_random_schedules_lose_no_circulating_record(mode: CheckpointMode) -> None:
     for seed in range(SEEDS // 8):
         _hold(replace(random_scenario(seed), mode=mode, job=looping_job("job")))
 
 
-def test_snapshots_of_a_quiet_loop_hold_what_circles_and_it_ends_in_one_attempt() -> None:
+def test_snapshots_of_a_quiet_loop_hold_circulating_records_and_it_ends_in_one_attempt() -> None:
     outcomes = [simulate(replace(quiet_scenario(seed), job=looping_job("job"))) for seed in range(10)]
     assert {outcome.attempts for outcome in outcomes} == {1}
     assert sum(outcome.in_flight for outcome in outcomes) > 20
@@ -131,12 +131,12 @@ def test_unaligned_snapshots_of_a_pressed_job_hold_records_in_flight() -> None:
     assert sum(simulate(quiet_scenario(seed, CheckpointMode.UNALIGNED)).in_flight for seed in range(10)) > 100
 
 
-def test_a_leader_that_is_replaced_at_any_step_and_goes_on_does_no_harm() -> None:
+def test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "usurp", stride=SHARE):
         _hold(scenario, "quiet")
 
 
-def test_a_leader_that_sleeps_through_its_session_at_any_step_does_no_harm() -> None:
+def test_a_leader_that_sleeps_through_its_session_at_any_step_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "freeze", stride=2 * SHARE):
         _hold(scenario, "quiet")
 
@@ -216,7 +216,7 @@ def test_of_two_jobs_under_one_key_one_is_accepted() -> None:
         _hold(rivals_scenario(seed), "rivals")
 
 
-def test_writes_of_unknown_outcome_are_read_back_however_long_zookeeper_is_away() -> None:
+def test_writes_of_unknown_outcome_are_read_back_after_an_outage_of_any_length() -> None:
     for seed in range(SEEDS // 20):
         _hold(broken_writes_scenario(seed), "broken-writes")
 
@@ -245,7 +245,7 @@ def test_a_stop_during_a_users_savepoint_ends_with_its_own_once_that_is_committe
         _hold(savepoint_beside_end(seed), "savepoint-beside-end")
 
 
-def test_a_savepoint_that_is_asked_for_again_is_the_same_under_every_leader() -> None:
+def test_a_repeated_savepoint_request_gets_the_same_one_under_every_leader() -> None:
     for seed in range(SEEDS // 4):
         _hold(repeated_savepoint(seed), "repeated-savepoint")
 
@@ -262,7 +262,7 @@ def test_a_slow_task_manager_is_left_in_one_attempt() -> None:
     assert sum(outcome.attempts == 2 for outcome in outcomes) >= 15, "some are over before it shows"
 
 
-def test_a_crash_at_every_step_of_a_move_does_no_harm() -> None:
+def test_a_crash_at_every_step_of_a_move_is_harmless() -> None:
     quiet = slow_scenario(BASE_SEED)
     for point in points_of_interest(simulate(quiet).steps)[::SHARE]:
         _hold(replace(quiet, crash_at=point), "slow")
@@ -273,7 +273,7 @@ def test_moves_among_random_faults() -> None:
         _hold(slow_among_faults(seed), "slow-among-faults")
 
 
-def test_a_process_dies_at_the_first_and_the_last_of_steps_that_are_alike() -> None:
+def test_a_process_dies_at_the_first_and_the_last_of_similar_steps() -> None:
     steps = [Step(*step) for step in (("a", 0), ("b", 0), ("a", 0), ("a", 0), ("a", 1), ("b", 2), ("b", 3), ("b", 4))]
     assert points_of_interest(steps, every=False) == [1, 2, 4, 5, 6, 8]
     assert points_of_interest(steps, every=True) == [1, 2, 3, 4, 5, 6, 7, 8]

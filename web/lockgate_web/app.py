@@ -1,4 +1,4 @@
-"""The ASGI app of a dashboard. Imported when somebody connects for the first time."""
+"""The ASGI app of a dashboard. Imported at the first connection."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ class Clients:
                 held.users -= 1
 
     def close(self) -> None:
-        """Ends what is under way with an error."""
+        """Ends calls in progress with an error."""
         with self._lock:
-            held, self._held = list(self._held.values()), OrderedDict()
-        for each in held:
-            each.client.close()
+            clients, self._held = list(self._held.values()), OrderedDict()
+        for held in clients:
+            held.client.close()
 
     def _taken(self, credentials: Credentials) -> HeldClient:
         key = (credentials.secret, credentials.token)

@@ -1,4 +1,5 @@
-"""The dashboard of one coordinator: its port, and when what is started. The rest is imported when somebody connects."""
+"""The dashboard of one coordinator: its port, and the order of its start. The rest is imported at the first "
+"connection."""
 
 from __future__ import annotations
 

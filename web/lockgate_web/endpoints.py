@@ -18,7 +18,7 @@ API = "/api/v1"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """handle: None for those that the app itself answers; role: None for anybody, whom no credentials are asked.
+    """handle: None for endpoints that the app itself answers; role: None if no credentials are needed.
 
     rpc: the call of the job API that decides about the role; answer: JSON schema, of a stream that of its events.
     """

@@ -98,7 +98,7 @@ def _vertices(status: JobStatus) -> list[Json]:
     for operator in status.operators:
         operators.setdefault(operator.vertex_id, []).append(operator)
     states: dict[str, Json] = {}
-    for (vertex, state), count in Counter((each.vertex_id, each.state) for each in status.subtasks).items():
+    for (vertex, state), count in Counter((subtask.vertex_id, subtask.state) for subtask in status.subtasks).items():
         operators.setdefault(vertex, [])
         states.setdefault(vertex, {})[state] = count
     return [

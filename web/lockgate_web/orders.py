@@ -38,7 +38,7 @@ def rescale(asked: Asked) -> Json:
 
 
 def dispose(asked: Asked) -> Json:
-    """Deletes a savepoint for good."""
+    """Deletes a savepoint permanently."""
     text = asked.path["id"]
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise HttpRefusal(400, f"{text[:100]!a} is no id of a savepoint")

@@ -1,4 +1,5 @@
-"""The files of the pages. They hold nothing of any cluster, so anybody may have them: data comes from the JSON API."""
+"""The files of the pages. They contain no data of a cluster, so everyone may have them: data comes from the JSON "
+"API."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def job(asked: Asked) -> Json:
 
 
 def graph(asked: Asked) -> Json:
-    """What is drawn of the job."""
+    """The drawn part of the job."""
     return graph_json(asked.held.client.job(asked.key))
 
 

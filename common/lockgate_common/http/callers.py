@@ -87,7 +87,7 @@ class HttpCallers:
     def with_token(self, text: str, scope: Scope) -> HttpCaller:
         """Who logs in with this. Raises HttpRefusal."""
         if self._credentials.admits(((AUTHORIZATION, f"{BEARER}{text}"),)):
-            raise HttpRefusal(401, "log in with a token, which can be taken back; `lockgate tokens create` makes one")
+            raise HttpRefusal(401, "log in with a token, which can be revoked; `lockgate tokens create` makes one")
         return self._bearer(text, _shown(scope["client"]))
 
     def _bearer(self, text: str, peer: str) -> HttpCaller:

@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its process, with an event loop of its own.
+"""An HTTP server in a separate thread, with its own event loop.
 
 Until somebody connects, the thread only waits: uvicorn is not imported, so a process starts no later for its server.
 """

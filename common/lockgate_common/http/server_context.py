@@ -39,7 +39,7 @@ class _Newest:
             except SecurityError as error:  # they are being changed again
                 if self._context is None:
                     raise
-                log.error("the TLS files have changed, and what was read before stays in use: %s", error)
+                log.error("the TLS files have changed but are unusable, so the previous ones stay in use: %s", error)
             else:
                 self._pem = pem
         return self._context

@@ -20,7 +20,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SOCKET = "socket"
 """In the `state` of a scope: the connection over which the request came."""
-INTERNAL = "internal fault; see the log of this process"
+INTERNAL = "internal error; see the log of this process"
 MAX_BODY_BYTES = 64 * 1024
 _BODY_S = 10.0
 _SEND_S = 20.0  # for a client that does not read what it has asked for
@@ -102,11 +102,11 @@ class Shield:
             raise HttpRefusal(421, f"this server is not {host[:100]!a}; use its address, or a name in its certificate")
         is_own = not origin or origin == own_origin(scope)
         if header(scope, "sec-fetch-site") == "cross-site" and not is_own and not shared_with:
-            raise HttpRefusal(403, "this was asked by a page of another site")
+            raise HttpRefusal(403, "this request comes from a page of another site")
         if scope["method"] in _READS:
             return
         if not is_own:
-            raise HttpRefusal(403, "pages of other sites may not change anything here")
+            raise HttpRefusal(403, "pages of other sites may not make changes here")
         if header(scope, "content-type").partition(";")[0].strip().lower() != "application/json":
             raise HttpRefusal(415, "send JSON, with the header Content-Type: application/json")
 
@@ -174,7 +174,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
-        """Whether another site may send headers of its own with a request that reads."""
+        """Whether another site may send its own headers with a read request."""
         allowed = [(b"access-control-allow-headers", b"authorization"), (b"access-control-allow-methods", b"GET")]
         headers = allowed if self._shared_with else []
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})

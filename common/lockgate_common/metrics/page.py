@@ -35,7 +35,7 @@ class MetricsPage:
 
     def render(self) -> tuple[str, bytes]:
         """The content type and the page. Blocks for as long as the parts do, which wait for the process's threads."""
-        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # nobody may ever ask
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # the page may never be requested
 
         with self._lock:
             return CONTENT_TYPE_LATEST, generate_latest(self._registry or self._registered())
@@ -48,7 +48,7 @@ class MetricsPage:
                 part(samples)
             except Exception as error:
                 is_incomplete = True
-                self._trouble.warning(log, repr(part), "a part of the metrics is left out: %s", error)
+                self._trouble.warning(log, repr(part), "a part of the metrics could not be collected: %s", error)
         samples.add(INCOMPLETE, float(is_incomplete))
         for family, values in samples:
             yield _metric(family, values)

@@ -1,4 +1,4 @@
-"""An HTTP port of its own for a process's page of metrics: `GET /metrics`, for whoever may read."""
+"""A separate HTTP port for a process's page of metrics: `GET /metrics`, for callers that may read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MetricsServer:
         if caller.is_owner:
             return
         if not isinstance(caller.token, Token):
-            raise HttpRefusal(401, "metrics are read with a token of the cluster; JWTs are not looked up here")
+            raise HttpRefusal(401, "metrics need a token of the cluster; JWTs are not accepted here")
         principal = self._tokens.principal(caller.token) if self._tokens is not None else None
         if principal is None:
             raise UnknownCaller

@@ -200,7 +200,7 @@ class Calls(Generic[AnyCall]):
         try:
             await behaviour(call)
         except PeerGone:
-            log.debug("%s: its caller has gone", call.method)
+            log.debug("%s: its caller has disconnected", call.method)
         except asyncio.CancelledError:
             call.finish(grpc.StatusCode.UNAVAILABLE, "this process is shutting down")  # if the peer is still there
         except Exception as error:

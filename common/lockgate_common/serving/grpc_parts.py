@@ -37,8 +37,8 @@ def unusable(server: Any = _server, wire: Any = cygrpc, common: Any = _common) -
     """Why `calls` cannot work with this grpcio, a sentence; "" when it can. The arguments are grpcio's modules."""
     changed = next(_changed(server, wire, common), "")
     return changed and (
-        f"grpcio {grpc.__version__} cannot serve lockgate's calls: its {changed} is not what lockgate knows; install a"
-        f" version that was tested: pip install 'grpcio{TESTED}'"
+        f"grpcio {grpc.__version__} cannot serve lockgate's calls: its {changed} is unknown to lockgate; install a "
+        f"tested version: pip install 'grpcio{TESTED}'"
     )
 
 

@@ -1,4 +1,4 @@
-"""grpc.health.v1, for anybody. It is answered on the loop, so it proves that this makes progress, and holds no thread.
+"""grpc.health.v1, for every caller. The loop answers it, which proves that the loop makes progress, without a thread.
 
 grpcio's own servicer ends a malformed question with a stack trace in the log, and lets any number of watchers hold the
 threads of its server.
@@ -45,7 +45,7 @@ class HealthService:
         self._change({service: _state(yes)})
 
     def stop(self) -> None:
-        """Sets everything to NOT_SERVING for good: the process is stopping."""
+        """Sets everything to NOT_SERVING permanently: the process is stopping."""
         self._change(dict.fromkeys(self._states, _Status.NOT_SERVING))
         self._is_stopped = True
 
@@ -92,7 +92,7 @@ def parsed(kind: type[Any], data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError as error:
-        raise Refused(StatusCode.INVALID_ARGUMENT, f"this is no {kind.__name__}") from error
+        raise Refused(StatusCode.INVALID_ARGUMENT, f"this is not a {kind.__name__}") from error
 
 
 async def _requested_service(call: Call) -> str:

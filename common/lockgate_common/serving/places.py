@@ -24,7 +24,7 @@ class CallPlaces:
         """Holds a place while the block runs. Raises Refused when all are taken."""
         if self.taken >= self._limit:
             hint = f" ({self._setting})" if self._setting else "; try again"
-            text = f"{self._limit} {self._what}, which is the most this process serves{hint}"
+            text = f"{self._limit} {self._what}, the limit of this process{hint}"
             raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
         self.taken += 1
         try:

@@ -23,7 +23,7 @@ async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
     try:
         data = await asyncio.wait_for(call.receive(), wait_s)
     except TimeoutError:
-        raise Refused(StatusCode.DEADLINE_EXCEEDED, f"no request came within {wait_s:.0f} s") from None
+        raise Refused(StatusCode.DEADLINE_EXCEEDED, f"no request arrived within {wait_s:.0f} s") from None
     if data is None and call.is_active:
         raise Refused(StatusCode.UNIMPLEMENTED, f"{call.method} needs exactly one request")
     if is_free and data is not None:
@@ -34,5 +34,5 @@ async def one_request(call: Call, *, is_free: bool = False) -> bytes | None:
 def check_free(data: bytes) -> None:
     """Raises Refused for a message that is too large for a method without credentials."""
     if len(data) > _FREE_BYTES:
-        text = f"this method takes {_FREE_BYTES:,} bytes, and these are {len(data):,}"
+        text = f"this method takes {_FREE_BYTES:,} bytes at most, not {len(data):,}"
         raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)

@@ -76,7 +76,7 @@ class WrongTries:
         """For a wrong try. Raises TooMuch where too many answers wait."""
         known = self._addresses.get(address)
         if known is not None and known.waiting >= _WAITING_OF_ONE:
-            raise TooMuch("too many wrong credentials come from this address", int(_LONGEST_S * 1000))
+            raise TooMuch("too many wrong credentials from this address", int(_LONGEST_S * 1000))
 
     @contextmanager
     def one(self, address: str, now_s: float) -> Iterator[float]:

@@ -233,7 +233,7 @@ class CheckpointCoordinator:
         if is_clients and (self._savepoints.holds(name) or self._pending.answers(name)):
             return []  # it is asked for again, and answered once
         if self.final.ends_job or (self._attempt is None and not is_clients):
-            return [AnswerSavepoint(name, error="A savepoint needs a running job; ask again once it runs.")]
+            return [AnswerSavepoint(name, error="A savepoint needs a running job; try again once it runs.")]
         if full := self._savepoints.refusal(self.completed.savepoint_count if is_clients else 0):
             return [AnswerSavepoint(name, error=full)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
@@ -367,7 +367,7 @@ class CheckpointCoordinator:
 
     def _too_many(self, reason: str) -> TooManyFailures:
         self._attempt = None  # the JobMaster ends it; nothing may begin before
-        return TooManyFailures(f"{reason}: one failed checkpoint more than the job tolerates")
+        return TooManyFailures(f"{reason}: one more failed checkpoint than the job tolerates")
 
     def _persist(self, now_ms: int) -> list[CheckpointEffect]:
         """Persists a collected checkpoint, one at a time; waits while ZooKeeper is suspended."""

@@ -79,7 +79,7 @@ class SavepointRequested:
     timeout_ms: counted from now, waiting in the queue and for the next attempt included; 0 means the job's checkpoint
     timeout.
     kind: CHECKPOINT for one that only has to be taken now and is subsumed like any other. ends_for: what the attempt
-    ends for after it, so that no other checkpoint may follow; None when the attempt goes on.
+    ends for after it, so that no other checkpoint may follow; None when the attempt continues.
     """
 
     request_id: str

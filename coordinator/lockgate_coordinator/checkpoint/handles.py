@@ -90,8 +90,8 @@ def completed_handles(
         found = there.get((owner, handle.checkpoint_id, handle.name))
         if found is None or (found.size_bytes, found.checksum) != (handle.size_bytes, handle.checksum):
             raise NothingToTakeOver(
-                f"{owner[0]}-{owner[1]} builds on what checkpoint {handle.checkpoint_id} holds of operator "
-                f"'{owner[2]}', and that is not there"
+                f"{owner[0]}-{owner[1]} builds on the state of operator '{owner[2]}' in checkpoint "
+                f"{handle.checkpoint_id}, which is missing"
             )
         return found
 

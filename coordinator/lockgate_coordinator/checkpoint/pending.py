@@ -39,7 +39,7 @@ class AckResult(Enum):
 
     SUCCESS = "taken"
     DUPLICATE = "its subtask has acknowledged already"
-    UNKNOWN = "it comes from no subtask of this checkpoint"
+    UNKNOWN = "it is not from a subtask of this checkpoint"
     DISCARDED = "the checkpoint is not collecting"
 
 

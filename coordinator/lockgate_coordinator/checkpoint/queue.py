@@ -38,7 +38,7 @@ class SavepointQueue:
     def refusal(self, kept: int) -> str:
         """Why no more may be added, a sentence; "" when it may. kept: number of the job's savepoints."""
         if len(self._waiting) >= MAX_QUEUED:
-            return f"{MAX_QUEUED} savepoints of this job are waiting already; ask again later."
+            return f"{MAX_QUEUED} savepoints of this job are waiting already; try again later."
         if kept >= MAX_SAVEPOINTS:
             return (
                 f"The job has {kept} savepoints, the limit is {MAX_SAVEPOINTS}: dispose of some with "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# What is not closed goes on to the end, so that a text is looked through once, however often it opens something.
+# An unclosed part extends to the end, so that a text is scanned once, however many parts it opens.
 _QUOTED = r"{0}(?:[^{0}\\]|\\(?:.|\Z))*+(?:{0}|\Z)"
 _ASIDE = re.compile(
     "|".join((_QUOTED.format("'"), _QUOTED.format('"'), r"`[^`]*+(?:`|\Z)", r"--[^\n]*", r"/\*.*?(?:\*/|\Z)")),

@@ -55,7 +55,7 @@ def _what(value: Any) -> str:
         case KafkaSource(options=options) | KafkaSink(options=options) if option := beyond_connecting(options):
             return f"has the Kafka option {option!r}"
         case SqlTransform(query=query) if not _QUERY.match(query):
-            return "has SQL that is no query"
+            return "has SQL that is not a query"
         case SqlTransform(query=query) if _MAY_WRITE.match(query) and _follows(query, _WRITES):
             return "has SQL that may write"
         case str() if _CALLS_JAVA.search(value):

@@ -51,8 +51,8 @@ def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destina
     return tuple(
         f"Sink '{destination.operator_id}' writes {destination.text}, and so does sink "
         f"'{taken[destination.place][1]}' of job "
-        f"'{taken[destination.place][0]}', which has not ended: the output would be a mixture of both. Choose another "
-        f"place, end that job first, or say shared=True at the sink if the mixture is what you want."
+        f"'{taken[destination.place][0]}', which has not ended: the outputs would be mixed. Choose another "
+        f"place, end that job first, or set shared=True at the sink if you want that."
         for destination in wanted
         if not destination.shared and destination.place in taken
     )

@@ -35,7 +35,7 @@ def reshape_problems(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> tu
     listed = tuple(wanted)
     names = [vertex.id for vertex in graph.vertices]
     if not listed:
-        return ("No vertex is named: say which one is to have how many subtasks.",)
+        return ("No vertex is named: name at least one, with its number of subtasks.",)
     unknown = [
         vertex_parallelism.vertex_id for vertex_parallelism in listed if vertex_parallelism.vertex_id not in names
     ]

@@ -245,7 +245,7 @@ class SlotPool:
             *_, name = waiting[0]
             yield self._hold(name, request.job_key)
             if self._task_managers[name].free:
-                heapq.heapreplace(waiting, rank(name))  # nobody else's rank has changed
+                heapq.heapreplace(waiting, rank(name))  # no other rank has changed
             else:
                 heapq.heappop(waiting)
 

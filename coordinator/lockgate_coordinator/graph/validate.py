@@ -69,7 +69,7 @@ def _id_problems(graph: JobGraph) -> Iterator[str]:
                 yield f"{count} {kind} have the id '{name}': every id may be used once."
         for name in ids:
             if not _ID.fullmatch(name):
-                yield f"'{name}' is no id: 1 to 100 of the characters A-Z a-z 0-9 . _ - are allowed ({kind})."
+                yield f"'{name}' is not an id: 1 to 100 of the characters A-Z a-z 0-9 . _ - are allowed ({kind})."
 
 
 def _vertex_problems(vertex: Vertex) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _place_problems(vertex: Vertex, position: int, operator: Operator) -> Iterat
     if isinstance(operator.kind, SocketSource) and vertex.parallelism > 1:
         yield (
             f"Source '{operator.id}' reads from one connection, so vertex '{vertex.id}' cannot have parallelism "
-            f"{vertex.parallelism}: give it 1 and send its records on with a REBALANCE or HASH edge."
+            f"{vertex.parallelism}: give it 1 and distribute its records with a REBALANCE or HASH edge."
         )
     if position > 0 and is_keyed(operator):
         yield f"{_called(operator)} must be the first operator of its vertex, after a HASH edge."
@@ -151,7 +151,7 @@ def _connection_problems(graph: JobGraph) -> Iterator[str]:
         if is_sink(last) and outputs:
             yield f"Vertex '{vertex.id}' ends with sink '{last.id}', but an edge leaves it; nothing leaves a sink."
         if not is_sink(last) and not outputs:
-            yield f"The records of vertex '{vertex.id}' go nowhere: add a sink or an edge."
+            yield f"The records of vertex '{vertex.id}' are not used: add a sink or an edge."
         if isinstance(first.kind, KeyedAggregate | KeyedProcess | Deduplicate):
             yield from _keyed_input_problems(first, first.kind.keys, inputs)
 

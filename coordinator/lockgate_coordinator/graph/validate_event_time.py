@@ -36,7 +36,7 @@ def event_time_problems(graph: JobGraph) -> Iterator[str]:
             yield from _upstream_problems(graph, vertex, "Aggregate", "has windows", "none would ever close")
         elif vertex.operators and isinstance(vertex.operators[0].kind, IntervalJoin):
             yield from _upstream_problems(
-                graph, vertex, "Join", "goes by event time", "every record would be kept for ever"
+                graph, vertex, "Join", "goes by event time", "every record would be kept forever"
             )
 
 
@@ -74,7 +74,7 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
 def _shape_problems(window: Window) -> Iterator[str]:
     kind = window.kind
     if kind is None:
-        yield "has a window of no kind: choose a tumbling, a sliding or a session one."
+        yield "has a window without a kind: choose tumbling, sliding or session."
         return
     if isinstance(kind, SessionWindow):
         if not 1 <= kind.gap_ms <= MAX_DURATION_MS:
@@ -87,16 +87,16 @@ def _shape_problems(window: Window) -> Iterator[str]:
             return
     if slide > kind.size_ms:
         yield (
-            f"has a window of {kind.size_ms} ms every {slide} ms, which leaves out what lies between: "
+            f"has a window of {kind.size_ms} ms every {slide} ms, which leaves gaps between the windows: "
             "make the slide at most the size."
         )
     elif kind.size_ms // math.gcd(kind.size_ms, slide) > MAX_PANES:
         yield (
             f"has a window of {kind.size_ms} ms every {slide} ms, which would consist of more than {MAX_PANES} pieces: "
-            "make the slide longer, and best a divisor of the size."
+            "make the slide longer, preferably a divisor of the size."
         )
     if not 0 <= kind.offset_ms < (kind.size_ms if isinstance(kind, TumblingWindow) else slide):
-        yield f"has a window with an offset of {kind.offset_ms} ms: it has to be at least 0 and less than the period."
+        yield f"has a window with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the period."
 
 
 def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
@@ -110,13 +110,13 @@ def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
             f"source: {_why_apart(graph, vertex)}."
         )
     if len(declared) > 1:
-        yield f"Vertex '{vertex.id}' declares event time {len(declared)} times: it may do so once."
+        yield f"Vertex '{vertex.id}' declares event time {len(declared)} times: it may do so only once."
     kind = declared[0].kind
     if isinstance(kind, EventTime) and _is_continuous(first) and not kind.idle_after_ms:
         yield (
             f"Operator '{declared[0].id}' declares event time of files that are read continuously, without "
-            "idle_after_ms: a file that no longer grows would hold event time back for ever; say after how long it may "
-            "be left out."
+            "idle_after_ms: a file that no longer grows would hold event time back forever; set the time after which "
+            "it is ignored."
         )
 
 
@@ -124,7 +124,7 @@ def _why_apart(graph: JobGraph, vertex: Vertex) -> str:
     """Why an operator does not run together with the source, and where to declare event time instead."""
     inputs = [edge for edge in graph.edges if edge.target == vertex.id]
     if len({edge.source for edge in inputs}) > 1:
-        return "several streams meet in it; declare event time in each of them, right behind its source"
+        return "it has several input streams; declare event time in each of them, right behind its source"
     outputs = [edge for edge in graph.edges if edge.source == inputs[0].source] if inputs else []
     if len(outputs) > 1 and inputs[0].partitioning is Partitioning.FORWARD:
         return (
@@ -139,7 +139,7 @@ def _is_continuous(operator: Operator) -> bool:
 
 
 def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
-    """Sources without event time, which would hold it back for ever."""
+    """Sources without event time, which would hold it back forever."""
     before = {behind.id}
     while more := {edge.source for edge in graph.edges if edge.target in before} - before:
         before |= more

@@ -25,14 +25,14 @@ def join_problems(kind: IntervalJoin) -> Iterator[str]:
     if kind.left_keys and kind.right_keys and len(kind.left_keys) != len(kind.right_keys):
         yield (
             f"joins {len(kind.left_keys)} key columns ({', '.join(kind.left_keys)}) with {len(kind.right_keys)} "
-            f"({', '.join(kind.right_keys)}): both sides need as many, in the same order."
+            f"({', '.join(kind.right_keys)}): both sides need the same number, in the same order."
         )
     for name, value in (("lower_ms", kind.lower_ms), ("upper_ms", kind.upper_ms)):
         if not -MAX_DURATION_MS <= value <= MAX_DURATION_MS:
             yield f"has {name} {value}: it must be between {-MAX_DURATION_MS} and {MAX_DURATION_MS}."
     if kind.lower_ms > kind.upper_ms:
         yield (
-            f"joins from {kind.lower_ms} ms to {kind.upper_ms} ms, which is an interval that holds nothing: "
+            f"joins from {kind.lower_ms} ms to {kind.upper_ms} ms, which is an empty interval: "
             "lower_ms must not be more than upper_ms."
         )
 
@@ -56,7 +56,7 @@ def _input_problems(operator: Operator, kind: IntervalJoin, inputs: Sequence[Edg
     for edge in inputs:
         name = f"the edge {edge.source} -> {edge.target}"
         if edge.join_side not in _SIDES:
-            yield f"Join '{operator.id}' has a left and a right side, and {name} does not say which it is."
+            yield f"Join '{operator.id}' has a left and a right side, and {name} does not say which."
             continue
         keys = kind.left_keys if edge.join_side is JoinSide.LEFT else kind.right_keys
         if edge.partitioning is not Partitioning.HASH or edge.keys != keys:

@@ -12,8 +12,8 @@ _SERVER = re.compile(r"[^,\s:@/]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = {  # options on which the guarantees depend
     "auto.offset.reset": "the source's offsets are in snapshots, and starting= says where the first ones are",
-    "bootstrap.servers": "the servers have a place of their own",
-    "metadata.broker.list": "the servers have a place of their own",
+    "bootstrap.servers": "the servers have their own field",
+    "metadata.broker.list": "the servers have their own field",
     "enable.auto.commit": "the source's offsets are in snapshots",
     "enable.auto.offset.store": "the source's offsets are in snapshots",
     "enable.idempotence": "it is always on",
@@ -45,7 +45,7 @@ def sink_problems(sink: KafkaSink) -> Iterator[str]:
     for topic in filter(None, (sink.topic, sink.commits_topic)):
         yield from _topic_problems(topic, "writes to")
     if sink.topic and sink.topic == sink.commits_topic:
-        yield f"notes its commits in the topic that it writes to ('{sink.topic}'): they need one of their own."
+        yield f"records its commits in the topic that it writes to ('{sink.topic}'): they need a separate topic."
     if not sink.value:
         yield "writes to Kafka but names no column for the records' values."
     yield from _option_problems(sink.options)
@@ -55,12 +55,12 @@ def _server_problems(servers: str, does: str) -> Iterator[str]:
     if not servers:
         yield f"{does} Kafka but names no servers, for example 'kafka-1:9092,kafka-2:9092'."
     elif not all(_SERVER.fullmatch(part.strip()) for part in servers.split(",")):  # not shown: it may hold a password
-        yield f"{does} Kafka at servers that are not host:port, several with commas between."
+        yield f"{does} Kafka at servers that are not host:port, separated by commas."
 
 
 def _topic_problems(topic: str, does: str) -> Iterator[str]:
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        yield f"{does} the topic '{topic}', but topics are called with 1 to 249 of A-Z a-z 0-9 . _ -"
+        yield f"{does} the topic '{topic}', but a topic's name has 1 to 249 of A-Z a-z 0-9 . _ -"
 
 
 def _option_problems(options: Mapping[str, str]) -> Iterator[str]:

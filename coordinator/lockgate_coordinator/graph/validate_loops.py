@@ -28,7 +28,7 @@ def loop_problems(graph: JobGraph) -> Iterator[str]:
         if is_feedback(edge):
             yield from _feedback_problems(graph, edge)
         elif edge.feedback:
-            yield f"{_name(edge)} says how FEEDBACK goes, and is {edge.partitioning.name}: leave `feedback` out."
+            yield f"{_name(edge)} sets `feedback`, but is {edge.partitioning.name}: leave `feedback` out."
     found = loops(graph)
     for loop in found:
         members = [vertices[name] for name in sorted(loop) if name in vertices]
@@ -79,13 +79,13 @@ def _member_problems(graph: JobGraph, members: Sequence[Vertex]) -> Iterator[str
                 )
         if vertex.id in heads and vertex.operators and not _can_head(vertex.operators[0]):
             yield (
-                f"The loop goes back to '{vertex.operators[0].id}', which is no transform: put one in front of it, "
-                f"for example the SQL 'SELECT * FROM input', and lead the back edge there."
+                f"The loop goes back to '{vertex.operators[0].id}', which is not a transform: put one in front of it, "
+                f"for example the SQL 'SELECT * FROM input', and connect the back edge to it."
             )
     if not any(edge.source in names and edge.target not in names for edge in graph.edges):
-        yield f"Nothing leaves the loop of {', '.join(sorted(names))}: its results would be lost."
+        yield f"No edge leaves the loop of {', '.join(sorted(names))}: its results would be lost."
     if not any(edge.target in names and edge.source not in names for edge in graph.edges):
-        yield f"Nothing comes into the loop of {', '.join(sorted(names))}: it needs an input from outside."
+        yield f"No edge enters the loop of {', '.join(sorted(names))}: it needs an input from outside."
 
 
 def _may_circle(operator: Operator) -> bool:
@@ -106,8 +106,8 @@ def _behind_problems(graph: JobGraph, loop: frozenset[str]) -> Iterator[str]:
         for operator in vertex.operators:
             if _needs_event_time(operator):
                 yield (
-                    f"Operator '{operator.id}' needs event time and stands behind the loop of "
-                    f"{', '.join(sorted(loop))}, through which none comes: put it in front."
+                    f"Operator '{operator.id}' needs event time, but is behind the loop of "
+                    f"{', '.join(sorted(loop))}, through which no watermark passes: put it in front."
                 )
 
 

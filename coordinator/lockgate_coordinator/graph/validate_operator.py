@@ -63,7 +63,7 @@ def _file_source(source: FileSource) -> Iterator[str]:
     if not source.path:
         yield "reads files but has no path."
     if source.format is FileFormat.FILE_FORMAT_UNSPECIFIED:
-        yield "reads files of no format: choose TEXT, CSV, JSON_LINES or PARQUET."
+        yield "reads files without a format: choose TEXT, CSV, JSON_LINES or PARQUET."
     if source.format in (FileFormat.CSV, FileFormat.JSON_LINES) and not source.schema.strip():
         yield f"reads {source.format.name} and needs a schema, for example 'word STRING, n BIGINT'."
     if source.poll_interval_ms < 0:
@@ -72,11 +72,11 @@ def _file_source(source: FileSource) -> Iterator[str]:
 
 def _generator(source: GeneratorSource) -> Iterator[str]:
     if source.partitions < 0:
-        yield f"generates {source.partitions} partitions: at least 1 is needed, 0 stands for the parallelism."
+        yield f"generates {source.partitions} partitions: at least 1 is needed, 0 means the parallelism."
     if source.rows_per_partition < 0:
-        yield f"generates {source.rows_per_partition} rows per partition: 0 stands for unbounded."
+        yield f"generates {source.rows_per_partition} rows per partition: 0 means unbounded."
     if not math.isfinite(source.rows_per_second) or source.rows_per_second < 0:
-        yield f"generates {source.rows_per_second} rows per second: 0 stands for as fast as it goes."
+        yield f"generates {source.rows_per_second} rows per second: 0 means as fast as possible."
     elif 0 < source.rows_per_second < LEAST_RATE:
         yield (
             f"generates {source.rows_per_second} rows per second: at least {LEAST_RATE} are needed; 0 stands for as "
@@ -141,7 +141,7 @@ def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
     elif _QUANTIFIED.match(aggregate.input):
         yield (
             f"has DISTINCT inside an aggregate ({name}: {aggregate.input.strip()!r}), which cannot be computed in "
-            "parts that are added up: deduplicate by key and value first, then aggregate."
+            "parts that are merged: deduplicate by key and value first, then aggregate."
         )
 
 
@@ -158,7 +158,7 @@ def _keyed_process(kind: KeyedProcess) -> Iterator[str]:
         yield "has no function."
     yield from _reserved(kind.keys)
     if not kind.schema.strip():
-        yield "needs the schema of what its function puts out, for example 'word STRING, n BIGINT'."
+        yield "needs the schema of its function's output, for example 'word STRING, n BIGINT'."
     for name, count in Counter(state.name for state in kind.states).items():
         if count > 1:
             yield f"declares {count} states named '{name}': every name may be used once."
@@ -171,12 +171,16 @@ def _state(state: DeclaredState) -> Iterator[str]:
     if not state.name.isidentifier():
         yield "with a name that is not an identifier: only letters, digits and _ are allowed."
     if state.shape is StateShape.STATE_SHAPE_UNSPECIFIED:
-        yield "of no shape: choose VALUE_STATE, LIST_STATE or MAP_STATE."
+        yield "without a shape: choose VALUE_STATE, LIST_STATE or MAP_STATE."
     if not state.type.strip():
-        yield "of no type: it needs one, for example 'DOUBLE'."
+        yield "without a type: it needs one, for example 'DOUBLE'."
     is_map = state.shape is StateShape.MAP_STATE
     if is_map != bool(state.key_type.strip()):
-        yield "of MAP_STATE without a type for its keys." if is_map else "with a type for keys, but it is no MAP_STATE."
+        yield (
+            "of MAP_STATE without a type for its keys."
+            if is_map
+            else "with a type for keys, but it is not a MAP_STATE."
+        )
     if not 0 <= state.ttl_ms <= MAX_DURATION_MS:
         yield f"with ttl_ms {state.ttl_ms}: it must be between 0 and {MAX_DURATION_MS}; 0 means no limit."
 
@@ -195,7 +199,7 @@ def _file_sink(sink: FileSink) -> Iterator[str]:
     if sink.format is FileFormat.TEXT:
         yield "cannot write TEXT: choose PARQUET, CSV or JSON_LINES."
     elif sink.format is FileFormat.FILE_FORMAT_UNSPECIFIED:
-        yield "writes files of no format: choose PARQUET, CSV or JSON_LINES."
+        yield "writes files without a format: choose PARQUET, CSV or JSON_LINES."
 
 
 def _sql_sink(sink: SqlSink) -> Iterator[str]:

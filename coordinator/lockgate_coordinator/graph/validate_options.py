@@ -78,7 +78,7 @@ def _memory(backend: MemoryBackend, graph: JobGraph) -> Iterator[str]:
     most = MAX_INLINE_STATE_BYTES // 2 if has_channels else MAX_INLINE_STATE_BYTES
     if not 0 <= backend.max_state_bytes <= most:
         where = "in the mode UNALIGNED" if is_unaligned else "in a loop"
-        besides = f", {where} with as much again of records in flight" if has_channels else ""
+        besides = f", {where} with the same amount of records in flight" if has_channels else ""
         yield (
             f"The memory backend's max_state_bytes is {backend.max_state_bytes}: it must be between 0 (for 16 MiB) "
             f"and {most}, because the state travels inside messages{besides}. Use the filesystem backend for more."
@@ -116,10 +116,10 @@ def _checkpoints(options: CheckpointOptions) -> Iterator[str]:
     elif options.max_concurrent > 1 and options.mode is CheckpointMode.STOP_THE_WORLD:
         yield (
             f"The checkpoint option max_concurrent is {options.max_concurrent} in the mode STOP_THE_WORLD, in which "
-            f"nothing is read while any checkpoint is under way: leave it out."
+            f"the sources stop during a checkpoint: leave it out."
         )
     if options.aligned_timeout_ms > 0 and options.mode is not CheckpointMode.UNALIGNED:
-        yield "The checkpoint option aligned_timeout_ms is set: only in the mode UNALIGNED does an alignment time out."
+        yield "The checkpoint option aligned_timeout_ms is set: alignments time out only in the mode UNALIGNED."
 
 
 def _restart(strategy: Strategy) -> Iterator[str]:
@@ -127,9 +127,9 @@ def _restart(strategy: Strategy) -> Iterator[str]:
         case ExponentialRestart(multiplier=multiplier, jitter=jitter, initial_ms=initial_ms, max_ms=max_ms):
             yield from _not_negative(strategy, "initial_ms", "max_ms", "reset_after_ms")
             if not math.isfinite(multiplier) or multiplier < 1:
-                yield f"The restart strategy's multiplier is {multiplier}: it has to be at least 1."
+                yield f"The restart strategy's multiplier is {multiplier}: it must be at least 1."
             if jitter is not None and not 0 <= jitter <= 1:
-                yield f"The restart strategy's jitter is {jitter}: it has to lie between 0 and 1."
+                yield f"The restart strategy's jitter is {jitter}: it must be between 0 and 1."
             if 0 <= max_ms < initial_ms:
                 yield f"The restart strategy's max_ms {max_ms} is below its initial_ms {initial_ms}."
         case FixedDelayRestart():
@@ -152,10 +152,10 @@ def _not_negative(strategy: Strategy, *names: str) -> Iterator[str]:
 def _stragglers(option: StragglerReplacement) -> Iterator[str]:
     if not math.isfinite(option.factor) or option.factor < LEAST_FACTOR:
         yield (
-            f"The straggler replacement's factor is {option.factor:g}: it has to be at least {LEAST_FACTOR}, because "
-            f"subtasks of one vertex are never quite alike."
+            f"The straggler replacement's factor is {option.factor:g}: it must be at least {LEAST_FACTOR}, because "
+            f"subtasks of one vertex never take exactly the same time."
         )
     for name in ("window_ms", "pause_ms"):
         value = getattr(option, name)
         if value < LEAST_WINDOW_MS:
-            yield f"The straggler replacement's {name} is {value}: it has to be at least {LEAST_WINDOW_MS}."
+            yield f"The straggler replacement's {name} is {value}: it must be at least {LEAST_WINDOW_MS}."

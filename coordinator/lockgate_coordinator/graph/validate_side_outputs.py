@@ -46,7 +46,7 @@ def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> I
         )
     elif not any(edge.source == vertex.id and edge.side_output == operator.dead_letters for edge in graph.edges):
         yield (
-            f"{name} sends records to the dead letters '{operator.dead_letters}', which nothing reads: lead an edge "
+            f"{name} sends records to the dead letters '{operator.dead_letters}', which nothing reads: add an edge "
             f"with that side output from vertex '{vertex.id}' to a sink."
         )
 
@@ -54,9 +54,9 @@ def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> I
 def _instead(operator: Operator) -> str:
     """What to do where on_error is not supported."""
     if is_sink(operator):
-        return "a sink shows what a checkpoint holds, whole; sort out such records with a transform before it"
+        return "a sink shows the whole output of a checkpoint; filter such records out with a transform before it"
     if is_source(operator):
-        return "of files, the source's option mode says what becomes of lines that are no records"
+        return "of files, the source's option mode decides about lines that are not valid records"
     return "compute its keys and inputs with a transform before it, and give that one on_error"
 
 
@@ -64,10 +64,10 @@ def _edge_problems(edge: Edge, source: Vertex) -> Iterator[str]:
     name = f"The edge {edge.source} -> {edge.target}"
     if edge.side_output == LATE:
         if source.operators and window_of(source) is None:
-            yield f"{name} asks for late records, but vertex '{source.id}' does not begin with a windowed aggregate."
+            yield f"{name} requests late records, but vertex '{source.id}' does not begin with a windowed aggregate."
         return
     if all(operator.dead_letters != edge.side_output for operator in source.operators):
         yield (
-            f"{name} asks for the side output '{edge.side_output}': there is only '{LATE}', and the dead letters that "
+            f"{name} requests the side output '{edge.side_output}': there is only '{LATE}', and the dead letters that "
             f"an operator of '{source.id}' names."
         )

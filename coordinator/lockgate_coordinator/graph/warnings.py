@@ -45,7 +45,7 @@ def _lost_records(graph: JobGraph) -> tuple[str, ...]:
     verb = "reads from a socket" if len(sockets) == 1 else "read from sockets"
     return (
         f"{_list(sockets)} {verb}, which cannot be read again: after a failure the lines since the last checkpoint are "
-        f"lost, for good, and at a stop or rescale those since its snapshot. Each line counts at most once; where that "
+        f"lost permanently, and at a stop or rescale those since its snapshot. Each line counts at most once; if that "
         f"is not enough, read from files instead.",
     )
 
@@ -59,8 +59,8 @@ def _repeated_records(graph: JobGraph) -> tuple[str, ...]:
         return ()
     return (
         f"Checkpoints are at least once: after a failure, a rescale or a start from a savepoint {_list(sinks)} may "
-        f"show records twice and totals that are too high, for good. Without checkpoint_mode='at_least_once' each "
-        f"record counts once.",
+        "permanently show duplicate records and totals that are too high. Without checkpoint_mode='at_least_once' "
+        "each record counts once.",
     )
 
 
@@ -75,8 +75,8 @@ def _shared_ids(graph: JobGraph) -> tuple[str, ...]:
     """Functions that deduplicate by checkpoint id would drop the rows of all subtasks but one."""
     return tuple(
         f"'{operator.id}' calls its function in each of {vertex.parallelism} subtasks: the same checkpoint id comes "
-        f"{vertex.parallelism} times, each time with other rows, so the id alone does not tell what was done before. "
-        f"With parallelism 1, which foreach_batch() has unless told otherwise, an id comes with all its rows."
+        f"{vertex.parallelism} times, each time with other rows, so the id alone does not show which rows came before. "
+        f"With parallelism 1, the default of foreach_batch(), an id comes with all its rows."
         for vertex in graph.vertices
         for operator in vertex.operators
         if isinstance(operator.kind, ForeachBatchSink) and vertex.parallelism > 1
@@ -87,9 +87,9 @@ def _late_timers(graph: JobGraph) -> tuple[str, ...]:
     """Process functions behind loops. Only the function knows its timers, so this is a warning and not an error."""
     found = loops(graph)
     return tuple(
-        f"Event time timers of '{operator.id}' never fire before the end of its input: it stands behind the loop of "
-        f"{', '.join(sorted(loop))}, through which no watermark comes. Timers by the wall clock fire as everywhere; "
-        f"for others put it in front of the loop."
+        f"Event time timers of '{operator.id}' never fire before the end of its input: it is behind the loop of "
+        f"{', '.join(sorted(loop))}, through which no watermark passes. Processing time timers fire as usual; for "
+        f"event time timers put it in front of the loop."
         for vertex in graph.vertices
         for loop in [loop for loop in found if vertex.id not in loop and loop & before(graph.edges, vertex.id)][:1]
         for operator in vertex.operators
@@ -104,17 +104,16 @@ def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
     ):
         return ()
     return (
-        "The state backend's binary_diff changes nothing: only what process functions keep is stored as differences, "
+        "The state backend's binary_diff has no effect: only state of process functions is stored as differences, "
         "and the job has none.",
     )
 
 
 def _added_twice(graph: JobGraph) -> tuple[str, ...]:
     return tuple(
-        f"'{adding}' adds up what '{source}' puts out, which is the new value of a key each time that it changes: "
-        f"values that a later one replaces are added as well, so the totals are too high. Aggregate the records "
-        f"themselves by the keys of '{adding}', or give '{source}' a window without allowed lateness, of which each "
-        f"result is final."
+        f"'{adding}' aggregates the output of '{source}', which emits the new value of a key at each change: values "
+        f"that later ones replace are added as well, so the totals are too high. Aggregate the records themselves by "
+        f"the keys of '{adding}', or give '{source}' a window without allowed lateness, whose results are final."
         for adding, source in added_up(graph)
     )
 
@@ -154,8 +153,8 @@ def _written_secrets(graph: JobGraph) -> tuple[str, ...]:
         return ()
     return (
         f"{_list(holders)} {'holds' if len(holders) == 1 else 'hold'} a password or key, which is stored with the job "
-        f"graph: write ${{NAME}} for it and set NAME in the environment of the task managers, or leave it to what they "
-        f"know already (~/.pgpass, AWS_SECRET_ACCESS_KEY).",
+        f"graph: write ${{NAME}} for it and set NAME in the environment of the task managers, or use their own "
+        f"configuration (~/.pgpass, AWS_SECRET_ACCESS_KEY).",
     )
 
 

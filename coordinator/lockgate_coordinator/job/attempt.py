@@ -162,7 +162,7 @@ class Attempt:
         else:
             self.restored_id = completed_id
         for number in range(completed_id + 1, newest_begun_id + 1):
-            sends += self.to_all(NotifyCheckpointAborted(self.id, number, "its leader is gone"))
+            sends += self.to_all(NotifyCheckpointAborted(self.id, number, "its leader has failed"))
         restore = redistribute(self._graph, metadata)
         for vertex in source_vertices(self._graph):
             own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}

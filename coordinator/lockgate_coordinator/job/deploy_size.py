@@ -38,7 +38,7 @@ def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
     if size > limit:
         raise DeployTooLarge(
             f"The deployment message of one task manager for this job is {_mb(size)}, and {_mb(limit)} fit into a "
-            f"message: the snapshot's inline state is {_mb(inline)} of it. It takes more task managers, a snapshot of "
+            f"message: the snapshot's inline state is {_mb(inline)} of it. Use more task managers, a snapshot of "
             f"the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
         )
 

@@ -16,7 +16,6 @@ from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints, reta
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.graph.shape import committers
 from lockgate_coordinator.job.attempt import Attempt, AttemptFailed
-from lockgate_coordinator.job.attempts import Attempts, TaskManagerEvent
 from lockgate_coordinator.job.effects import Emit, Send
 from lockgate_coordinator.job.events import (
     Committed,
@@ -29,6 +28,7 @@ from lockgate_coordinator.job.events import (
     TaskManagerLost,
     Tick,
 )
+from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.last_commit import LastCommit
 
@@ -100,7 +100,7 @@ class Ending:
         return self._last_commit.handle(event, now_ms) if self._last_commit is not None else []
 
     def proceed(
-        self, snapshots: CheckpointCoordinator, attempts: Attempts, now_ms: int
+        self, snapshots: CheckpointCoordinator, attempts: JobAttempts, now_ms: int
     ) -> list[Send | TearDown | WriteResult]:
         """The effects that are due now; called after every event."""
         effects: list[Send | TearDown | WriteResult] = []
@@ -108,7 +108,7 @@ class Ending:
             if not snapshots.settling:
                 effects += self._last_commit.settled(snapshots.completed.restore_point)
             if not self._last_commit.is_over(now_ms):
-                self.message = "its sinks show what its last checkpoint holds"
+                self.message = "its sinks show the output of its last checkpoint"
                 return effects
             if complaint := self._last_commit.complaint():
                 self._complain(complaint)
@@ -139,7 +139,7 @@ class Ending:
     def result(
         self,
         record: JobRecord,
-        attempts: Attempts,
+        attempts: JobAttempts,
         completed: CompletedCheckpoints,
         ended_unix_ms: int,
         failure: JobFailure | None = None,
@@ -179,7 +179,7 @@ class Ending:
         self._has_complaint = True
         self.error = f"{self.error}\n{complaint}".strip()
 
-    def _uncommitted(self, record: JobRecord, attempts: Attempts, completed: CompletedCheckpoints) -> str:
+    def _uncommitted(self, record: JobRecord, attempts: JobAttempts, completed: CompletedCheckpoints) -> str:
         """The output that may be uncommitted when a job ends between two attempts, as a sentence; else "".
 
         The snapshot of another job, from which it was to start, does not count.

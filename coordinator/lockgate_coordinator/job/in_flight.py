@@ -38,7 +38,7 @@ def in_flight_misfits(graph: JobGraph, metadata: CheckpointMetadata) -> tuple[st
     )
     if lost:
         return (
-            f"The snapshot holds records that were on their way back from '{lost[0][0]}' to '{lost[0][1]}' in a loop, "
+            f"The snapshot contains records that were returning from '{lost[0][0]}' to '{lost[0][1]}' in a loop, "
             f"and the job has no FEEDBACK edge between these vertices: leave the loop as it was.",
         )
     wanted = set(_channels(metadata))
@@ -57,13 +57,15 @@ def in_flight_misfits(graph: JobGraph, metadata: CheckpointMetadata) -> tuple[st
         edge = there.get(ends)
         if edge is None or (spread_of(edge) is Partitioning.FORWARD and source[1] != target[1]):
             return (
-                _sentence(f"records go from {source[0]}-{source[1]} to {target[0]}-{target[1]}, which no edge joins"),
+                _sentence(
+                    f"records go from {source[0]}-{source[1]} to {target[0]}-{target[1]}, which no edge connects"
+                ),
             )
         if edge.partitioning is Partitioning.HASH and keys.get(ends, edge.keys) != edge.keys:
             return (
                 _sentence(
-                    f"records from '{ends[0]}' to '{ends[1]}' went to their subtasks {_by(keys[ends])}, and do "
-                    f"{_by(edge.keys)} now"
+                    f"records from '{ends[0]}' to '{ends[1]}' were distributed {_by(keys[ends])}, and are now "
+                    f"distributed {_by(edge.keys)}"
                 ),
             )
     return ()
@@ -95,6 +97,6 @@ def _widths(shapes: list[VertexShape]) -> str:
 
 def _sentence(reason: str) -> str:
     return (
-        f"The snapshot is unaligned and holds records in flight, which fit the same channels only: {reason}. "
-        f"Start from a savepoint, which never holds any, or leave the job as it was."
+        f"The snapshot is unaligned and holds records in flight, which only fit the same channels: {reason}. "
+        f"Start from a savepoint, which never contains any, or leave the job as it was."
     )

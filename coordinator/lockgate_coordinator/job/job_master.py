@@ -30,9 +30,9 @@ from lockgate_coordinator.job import effects, events
 from lockgate_coordinator.job.adoption import Doubts
 from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
-from lockgate_coordinator.job.attempts import Attempts, TaskManagerEvent
 from lockgate_coordinator.job.deploy_size import deploy_problem
 from lockgate_coordinator.job.ending import Ending, TearDown, WriteResult
+from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.life import JobLife
 from lockgate_coordinator.job.orders import (
@@ -78,7 +78,7 @@ class JobMaster:
         self._restarts = Restarts((graph.restart and graph.restart.strategy) or m.NoRestart())
         self._writer = RecordWriter(record.job_key)
         self._orders = Orders(record.job_key, graph)
-        self._attempts = Attempts(record, graph, token)
+        self._attempts = JobAttempts(record, graph, token)
         self._snapshots: CheckpointCoordinator | None = None  # None until the records are read
         self._ending: Ending | None = None
         self._restart_at_ms = 0
@@ -210,7 +210,7 @@ class JobMaster:
         self._restarts.storage.over()
         if event.attempt is not None:
             restored_id = completed.restore_point.checkpoint_id if completed.restore_point is not None else 0
-            text = f"goes on from checkpoint {restored_id}" if restored_id else "starts from the beginning"
+            text = f"continues from checkpoint {restored_id}" if restored_id else "starts from the beginning"
             self._emit(m.JobEventKind.JOB_RECOVERED, text, restored_id)
         if self._cancel_wanted:
             self._cancel(now_ms)
@@ -283,7 +283,7 @@ class JobMaster:
     # reports of task managers
 
     def _on_task_manager_report(self, event: events.TaskManagerReport, now_ms: int) -> None:
-        """Handles the valid part of a report: see `Attempts.accepted`."""
+        """Handles the valid part of a report: see `JobAttempts.accepted`."""
         counts = self._attempts.accepted(event)
         if counts is not None:
             self._on(counts, now_ms)
@@ -324,7 +324,7 @@ class JobMaster:
         if self._snapshots is None or self._ending is not None:
             is_savepoint = isinstance(event, events.SavepointRequested)
             what = "A savepoint needs a running job" if is_savepoint else "The job is not ready for that"
-            self._refuse(event, f"{what}; ask again once it runs.")
+            self._refuse(event, f"{what}; try again once it runs.")
         elif isinstance(event, events.SavepointRequested):
             self._to_snapshots(event, now_ms)
         else:
@@ -351,7 +351,7 @@ class JobMaster:
         if self._ending is not None:
             return
         if self._attempts.current is not None:
-            self._restart("the job goes on at another parallelism", now_ms, is_counted=False)
+            self._restart("the job continues at another parallelism", now_ms, is_counted=False)
         elif self._life.state is m.JobState.WAITING_FOR_SLOTS:
             self._request_slots(now_ms)
 

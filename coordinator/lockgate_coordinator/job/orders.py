@@ -201,7 +201,7 @@ class Orders:
         if refusal:
             return [AnswerRescale(event.request_id, error=refusal)]
         if now.state is not JobState.RUNNING and (now.overtakes or self._grows(target)):
-            text = "The job does not run, and can only be rescaled like this when it does; ask again."
+            text = "The job is not running, and can only be rescaled while it runs; try again."
             return [AnswerRescale(event.request_id, error=text, busy=True)]
         if self._state is OrderState.IDLE and reshape(self._submitted, target) == self.graph:
             return [AnswerRescale(event.request_id, shape(self.graph))]
@@ -223,11 +223,11 @@ class Orders:
         if now.state is JobState.FINISHING or self._wanted.stop is not None:
             return "The job is about to end: it can no longer be rescaled."
         if self._state is not OrderState.IDLE and self._wanted.parallelism != target:
-            return "The job is being rescaled already; ask again when that is done."
+            return "The job is being rescaled already; try again when that is done."
         needed = slots_needed(reshape(self._submitted, target))
         if now.state is JobState.RUNNING and self._grows(target) and needed > event.available_slots:
             return (
-                f"At this parallelism the job needs {needed} slots, and {event.available_slots} are there for it: "
+                f"At this parallelism the job needs {needed} slots, and {event.available_slots} are available to it: "
                 "start another task manager, or end another job. Nothing was changed."
             )
         return ""
@@ -251,10 +251,10 @@ class Orders:
     def _busy_with(self) -> str:
         """Why a stop must wait, or a rescale while a stop is withdrawn."""
         if self._wanted.stop is not None:
-            return "The job is being stopped in another way already; ask again later."
+            return "The job is being stopped in another way already; try again later."
         if self._durable.stop is not None:
-            return "A stop that has failed is being taken back; ask again when that is done."
-        return "The job is being rescaled already; ask again later."
+            return "A failed stop is being withdrawn; try again when that is done."
+        return "The job is being rescaled already; try again later."
 
     def written(self, orders: JobOrders, attempt: int, now_ms: int) -> list[OrderEffect]:
         """Handles the answer to PersistOrders; late ones are ignored. attempt: number of the newest."""
@@ -309,7 +309,7 @@ class Orders:
         return [Drain()] if stop.drain else [SavepointRequested(OWN_SNAPSHOT, self._timeout_ms, ends_for=Purpose.STOP)]
 
     def stopped_with(self, final: FinalCheckpoint) -> int:
-        """Id of the savepoint of the stop, 0 when the job does not end, or ends by itself."""
+        """Id of the savepoint of the stop, 0 when the job does not end, or ends on its own."""
         done = self.stop is not None and final.ends_job and final.kind is CheckpointKind.SAVEPOINT
         return final.checkpoint_id if done else 0
 

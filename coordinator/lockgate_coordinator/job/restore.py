@@ -23,10 +23,10 @@ from lockgate_coordinator.job.in_flight import in_flight_misfits
 from lockgate_coordinator.job.redistribute import KEYED, Origin, SourceStateUnreadable, origins, source_state
 
 _WORDS = {
-    StateKind.SOURCE_STATE: "how far a source was read",
+    StateKind.SOURCE_STATE: "offsets of a source",
     StateKind.KEYED_STATE: "keyed state",
     StateKind.ROCKSDB_STATE: "keyed state in RocksDB",
-    StateKind.SINK_STATE: "output of a sink that is not committed yet",
+    StateKind.SINK_STATE: "uncommitted output of a sink",
 }
 _SPREADABLE = frozenset(_WORDS)
 
@@ -118,7 +118,7 @@ def _unmatched(name: str, origin: Origin) -> str:
     kinds = ", ".join(_named(kind) for kind in sorted(origin.kinds))
     return (
         f"The snapshot has state of operator '{name}' ({kinds}), and the job has no operator with that id: give the id "
-        f"to the operator that took its place, with .uid('{name}') in Python, or allow state to be left behind "
+        f"to the operator that replaces it, with .uid('{name}') in Python, or allow state to be left behind "
         "(--allow-unmatched-state)."
     )
 

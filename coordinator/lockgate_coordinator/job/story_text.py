@@ -1,4 +1,4 @@
-"""Describes events and effects of a JobMaster for a job's story, in plain words for operators. Pure."""
+"""Describes events and effects of a JobMaster for a job's story, as text for operators. Pure."""
 
 from __future__ import annotations
 

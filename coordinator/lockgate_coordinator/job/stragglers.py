@@ -1,6 +1,6 @@
 """Detects subtasks that are slow because of the place where they run, and moves them.
 
-    watched --slow for the whole window--> moved --slow there, too--> stays for good: it is the data
+    watched --slow for the whole window--> moved --slow there, too--> stays: it is the data
        ^                                     |
        +-----as quick as its siblings--------+
 
@@ -76,7 +76,7 @@ class _Watched:
         return self.done[-1][0] if self.done else 0
 
     def add(self, ended: EffortWindow, now_ms: int, kept_ms: int) -> None:
-        """Adds its newest stretch; drops those that ended longer ago than kept_ms."""
+        """Adds its newest effort window; drops windows that ended longer ago than kept_ms."""
         self.done.append((now_ms, ended))
         while self.done[0][0] < now_ms - kept_ms:
             self.done.popleft()
@@ -162,7 +162,7 @@ class Stragglers:
             self._given_up.add(worst[1])
             return self._rejected(
                 f"{_subtasks(worst[0], [worst[1]])} {self._takes(worst)} on {trial.to_task_manager} as it did on "
-                f"{trial.from_task_manager}: what it has to do is slow, and not the place, so it stays"
+                f"{trial.from_task_manager}: the work is slow, not the place, so it stays"
             )
         if now_ms < self._not_before_ms:
             return None

@@ -14,8 +14,8 @@ from lockgate_proto.messages import (
 from lockgate_coordinator.checkpoint.content import CheckpointSetting
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.job.attempt import Attempt
-from lockgate_coordinator.job.attempts import Attempts
 from lockgate_coordinator.job.ending import Ending
+from lockgate_coordinator.job.job_attempts import JobAttempts
 from lockgate_coordinator.job.life import JobLife
 from lockgate_coordinator.job.restart import Restarts
 
@@ -24,7 +24,7 @@ def job_status(
     record: JobRecord,
     setting: CheckpointSetting,
     life: JobLife,
-    attempts: Attempts,
+    attempts: JobAttempts,
     snapshots: CheckpointCoordinator | None,
     restarts: Restarts,
     ending: Ending | None,
@@ -82,7 +82,7 @@ def status_message(
             )
         return (
             f"the job runs, but no checkpoint has completed since {since}: {trouble.reason}; make room in the storage "
-            f"or bring it back, then the job continues by itself"
+            f"or bring it back, then the job continues automatically"
         )
     if state is JobState.FINISHING:
         return "all input is read: the last checkpoint is being taken and committed"

@@ -22,7 +22,7 @@ class CleanUps:
     """The clean-ups of one term. The next leader continues them: the stored result stays dirty until then."""
 
     def __init__(self, fence: TermFence, actor: Actor, workers: WorkerGroup, removals: Removals) -> None:
-        """workers: those that delete files, so that a clean-up runs after the pending deletions of its job."""
+        """workers: the workers that delete files, so that a clean-up runs after the pending deletions of its job."""
         self._fence = fence
         self._actor = actor
         self._workers = workers

@@ -55,7 +55,7 @@ class Client:
     def stream(self) -> Iterator[None]:
         """An open stream, for as long as the block runs."""
         if self._streams >= self._limits.streams:
-            text = f"this client has {self._streams} streams open, which is the most (coordinator.max_client_streams)"
+            text = f"this client has {self._streams} streams open, the limit (coordinator.max_client_streams)"
             raise TooMuch(text, _RETRY_MS)
         self._streams += 1
         try:
@@ -67,7 +67,7 @@ class Client:
     def call(self) -> Iterator[None]:
         """A call that is not a stream, for as long as the block runs."""
         if self._calls >= self._limits.calls:
-            text = f"this client waits for {self._calls} calls, which is the most (coordinator.max_client_calls)"
+            text = f"this client waits for {self._calls} calls, the limit (coordinator.max_client_calls)"
             raise TooMuch(text, _RETRY_MS)
         self._calls += 1
         try:

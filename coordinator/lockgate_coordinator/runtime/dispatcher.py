@@ -235,12 +235,12 @@ class Dispatcher:
 
     def refuse_token(self, who: str, token: int, term: LeaderTerm) -> Refused:
         """The answer to `who`, a peer that names a token above the term's. Has the token checked in ZooKeeper."""
-        log.warning("%s names token %s, above %s of this leader", who, token, term.token)
+        log.warning("%s reports token %s, above %s of this leader", who, token, term.token)
         self._services.report_token(f"{who} has seen token {token}", token)
         return Refused(
             StatusCode.FAILED_PRECONDITION,
-            f"{who} names token {token}, above {term.token} of this leader, which asks ZooKeeper whether it was "
-            "replaced. If this goes on, that token was never granted: start the process that names it again",
+            f"{who} reports token {token}, above {term.token} of this leader, which checks in ZooKeeper whether it was "
+            "replaced. If this persists, that token was never granted: restart the process that reports it",
         )
 
     def call(self, call: Callable[[LeaderTerm], T]) -> T:

@@ -27,13 +27,13 @@ def dispose(
     writable(term)
     runner = term.jobs.get(key)
     if runner is None and retained is None:
-        raise Busy(f"job {key} has ended a moment ago; dispose of its savepoint again")
+        raise Busy(f"job {key} has just ended; dispose of its savepoint again")
     found = runner.checkpoints() if runner is not None else retained or ()
     savepoint = next((checkpoint for checkpoint in found if checkpoint.checkpoint_id == checkpoint_id), None)
     if savepoint is None:
         return None
     if runner is not None and savepoint.kind is not CheckpointKind.SAVEPOINT:
-        text = f"{checkpoint_id} of job {key} is a checkpoint: while the job runs it goes by itself"
+        text = f"{checkpoint_id} of job {key} is a checkpoint, which is deleted automatically while the job runs"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
     _require_unused(term, savepoint)
     if runner is None:
@@ -45,7 +45,7 @@ def dispose(
 
 
 def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
-    """Raises Refused if a job started from it and has no snapshot of its own, or Busy if that is not known yet."""
+    """Raises Refused if a job started from it and has no own snapshot, or Busy if that is not known yet."""
     pointer = metadata_uri(savepoint.pointer)
     for other in term.jobs.values():
         if not other.is_read:  # it may start from this savepoint

@@ -107,6 +107,6 @@ class Entrance:
             return await self._looked_up(call)
         known = self._callers.with_certificate(call)
         if known is None and not self._guard.is_free(call.method):
-            text = "the certificate of this connection has ended; connect again with a new one"
+            text = "the certificate of this connection has expired; connect again with a new one"
             raise Refused(StatusCode.UNAVAILABLE, text)  # a caller that has a new one then does
         return known or Admission()

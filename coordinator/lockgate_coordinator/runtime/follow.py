@@ -221,7 +221,7 @@ class Follower:
         silent_s += min(now - looked_at, _LOOK_S)
         self._silence = (leader.token, silent_s, now)
         if silent_s >= SILENT_S and probe_tcp(leader.address) is ProbeAnswer.ACCEPTED:
-            text = "the leader %s takes connections, and answers none for %.0f s"
+            text = "the leader %s accepts connections, but has answered no call for %.0f s"
             self._trouble.warning(log, "no answer", text, leader.address, silent_s)
             self._unanswering(leader.token)
 

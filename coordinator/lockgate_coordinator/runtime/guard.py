@@ -96,5 +96,5 @@ def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[
             code = StatusCode.UNAVAILABLE if error.retryable else StatusCode.DATA_LOSS
         case _:
             log.error("%s failed", method, exc_info=error)
-            code, error = StatusCode.INTERNAL, Exception(f"internal fault: {type(error).__name__}: {error}")
+            code, error = StatusCode.INTERNAL, Exception(f"internal error: {type(error).__name__}: {error}")
     return code, _short(str(error)), trailing

@@ -18,7 +18,7 @@ _REFLECTIONS = 100
 class Health(HealthService):
     """`""` and the services are SERVING while the process is up, `lockgate.leader` while it leads and can verify it.
 
-    A leader that cannot reach ZooKeeper may have been replaced: it goes on serving, but does not report that it leads.
+    A leader that cannot reach ZooKeeper may have been replaced: it still serves, but does not report that it leads.
     `lockgate.ready` is SERVING from when it has joined, as leader or standby, until it begins to stop.
     """
 

@@ -35,7 +35,7 @@ def check_named(key: str) -> None:
     if len(key) > _LONGEST:
         raise Refused(
             StatusCode.INVALID_ARGUMENT,
-            f"{quoted(key, _MOST_QUOTED)} is not a job key: it has {len(key)} characters, the most is {_LONGEST}",
+            f"{quoted(key, _MOST_QUOTED)} is not a job key: it has {len(key)} characters, the limit is {_LONGEST}",
         )
 
 

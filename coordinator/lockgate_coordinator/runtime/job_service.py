@@ -183,7 +183,7 @@ class JobService:
         answer = self._dispatcher.call(cancel)
         if answer is None:
             return m.CancelResponse(self._ended(request.job_key).state)
-        return _outcome(answer, "the cancel is not certain yet; cancel again", m.CancelResponse)
+        return _outcome(answer, "the cancellation is not durable yet; cancel again", m.CancelResponse)
 
     def Release(self, request: m.ReleaseRequest, _call: UnaryCall) -> m.ReleaseResponse | Later[m.JobState]:
         """Releases a job that is held back, durably when this returns. Any other job stays as it is."""
@@ -234,7 +234,7 @@ class JobService:
         if answer is None:
             self._ended(request.job_key)
             raise Refused(StatusCode.FAILED_PRECONDITION, f"job {request.job_key} has ended")
-        return _outcome(answer, "it is not known yet whether the job is rescaled; ask again", lambda done: done, None)
+        return _outcome(answer, "it is not known yet whether the job is rescaled; try again", lambda done: done, None)
 
     def _order(self, job_key: str, give: Callable[[JobRunner], Future[T]]) -> Future[T] | None:
         """Gives an order to a running job; None for a job that does not run."""
@@ -304,7 +304,7 @@ class JobService:
             answer = self._dispatcher.call(lambda term: term.story(key, run_id))
         if answer is None:
             raise no_such_job(key)
-        late = "the job's story is still being collected; ask again"
+        late = "the job's story is still being collected; try again"
         return _outcome(answer, late, lambda story: m.JobStory(merged(story.parts), story.remarks))
 
     async def Watch(self, request: m.WatchRequest, stream: Stream) -> None:
@@ -327,7 +327,7 @@ class JobService:
             raise Busy(f"this coordinator no longer leads{hint}")
         if watcher.end is WatchEnd.TOO_SLOW:
             raise Refused(
-                StatusCode.RESOURCE_EXHAUSTED, "this client reads too slowly; watch again to see the present state"
+                StatusCode.RESOURCE_EXHAUSTED, "this client reads too slowly; watch again to see the current state"
             )
 
     def _ended(self, key: str) -> m.JobStatus:

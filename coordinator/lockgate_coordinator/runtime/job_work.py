@@ -50,7 +50,7 @@ class JobWork:
 
     def _done(self, then: Callable[[], None]) -> None:
         if not self._is_closed:
-            self._guarded("taking in what was read or written", then)
+            self._guarded("handling the result of a read or write", then)
 
     def _ended_by(self, error: BaseException, failed: Callable[[BaseException], None]) -> None:
         if not self._is_closed:

@@ -126,7 +126,7 @@ def read_keys(path: Path) -> tuple[IssuerKey, ...]:
     except OSError as error:
         raise KeyFileError(f"cannot read the keys in {path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise KeyFileError(f"{path} is no file of public keys: {error}") from error
+        raise KeyFileError(f"{path} is not a file of public keys: {error}") from error
     if not found:
         raise KeyFileError(f"{path} has no key that can check a signature")
     return found
@@ -159,16 +159,16 @@ def _of_jwks(text: str) -> tuple[IssuerKey, ...]:
     jwt = _package()
     listed = parse_json(text)["keys"]
     if len(listed) > _MOST_KEYS:
-        raise ValueError(f"it has {len(listed)} keys, and {_MOST_KEYS} are the most")
+        raise ValueError(f"it has {len(listed)} keys; at most {_MOST_KEYS} are allowed")
     found = []
-    for each in listed:
-        if each.get("kty") == "oct" or "d" in each:
+    for listed_key in listed:
+        if listed_key.get("kty") == "oct" or "d" in listed_key:
             raise ValueError("it has a key that can sign; only public keys belong here")
-        if each.get("use", "sig") != "sig":
+        if listed_key.get("use", "sig") != "sig":
             continue
         with contextlib.suppress(jwt.PyJWTError):
-            public = jwt.PyJWK(each).key
-            found.append(IssuerKey(str(each.get("kid", "")), str(each.get("alg", "")), _checked(public)))
+            public = jwt.PyJWK(listed_key).key
+            found.append(IssuerKey(str(listed_key.get("kid", "")), str(listed_key.get("alg", "")), _checked(public)))
     return tuple(found)
 
 

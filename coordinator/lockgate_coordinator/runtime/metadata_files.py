@@ -298,7 +298,7 @@ def _read(file: Location, check: _Check | None) -> bytes:
     except UnverifiedFile as error:
         raise StorageError(f"{file.masked_uri} {error}") from error
     except (storages.FileTooLarge, storages.NotAFile) as error:
-        raise StorageError(f"{file.masked_uri} is not what it should be: {error}") from error
+        raise StorageError(f"{file.masked_uri} is invalid: {error}") from error
     except _ERRORS as error:
         raise _failed("read", file, error) from error
 

@@ -147,10 +147,11 @@ class Persistence:
             return self._files.read(record.restore_from, record.restore_checksum)
         except ForeignSnapshot as error:
             raise NeedsOperator(
-                "An earlier version submitted this job, which has no checkpoint of its own yet, and the seal of this "
-                f"cluster does not vouch for the snapshot that it starts from, {error.file}; so it is held back. If "
-                "that is the right one, stop every coordinator and task manager and run `lockgate zookeeper protect`, "
-                f"which believes it as it then is. `lockgate cancel {record.job_key}` ends the job; its snapshots stay."
+                "An earlier version submitted this job, which has no checkpoint of its own yet, and the snapshot "
+                f"that it starts from, {error.file}, lacks the seal of this cluster; so it is held back. If that "
+                "snapshot is right, stop every coordinator and task manager and run `lockgate zookeeper protect`, "
+                f"which accepts it in its current state. `lockgate cancel {record.job_key}` ends the job; its "
+                "snapshots stay."
             ) from error
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class RecoveryLine:
             if error is None and then is not None:
                 self._post(partial(then, answer.result()))
             elif error is not None and not isinstance(error, Stopped):
-                log.error("job %s: what is known of its recoveries cannot be read or written", key, exc_info=error)
+                log.error("job %s: the marks of its recoveries cannot be read or written", key, exc_info=error)
                 if failed is not None:
                     self._post(failed)
 

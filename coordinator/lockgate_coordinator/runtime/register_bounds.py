@@ -23,22 +23,24 @@ _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._-]{1,253}):([0-9]
 def register_problem(task_manager_id: str, register: Register) -> str:
     """Why this Register is refused, a sentence for the operator of the task manager; "" when it is not."""
     if not _ID.fullmatch(task_manager_id):
-        return f"{quoted(task_manager_id)} is no id of a task manager: use 1 to 64 of A-Z a-z 0-9 . _ -"
+        return f"{quoted(task_manager_id)} is not a task manager id: use 1 to 64 of A-Z a-z 0-9 . _ -"
     if not 1 <= register.slots <= MAX_SLOTS:
         return f"task manager {task_manager_id} offers {register.slots} slots: it must be between 1 and {MAX_SLOTS}"
     found = _ADDRESS.fullmatch(register.exchange_address)
     if found is None or not 1 <= int(found[1]) <= 65_535:
         return f"task manager {task_manager_id} needs an exchange host:port, not {quoted(register.exchange_address)}"
     if len(register.incarnation) > 64:
-        return f"task manager {task_manager_id} says that it is {quoted(register.incarnation)}: 64 characters at most"
+        return (
+            f"task manager {task_manager_id} has the incarnation {quoted(register.incarnation)}: at most 64 characters"
+        )
     if len(register.running) > MAX_RUNNING:
         count = len(register.running)
-        return f"task manager {task_manager_id} says that it runs {count} attempts: the limit is {MAX_RUNNING}"
+        return f"task manager {task_manager_id} reports {count} attempts: the limit is {MAX_RUNNING}"
     if len(register.progress) > len(register.running):
         return f"task manager {task_manager_id} reports the progress of more attempts than it runs"
     for attempt in register.running:
         if not _is_attempt(attempt):
-            return f"task manager {task_manager_id} says that it runs an attempt that cannot be: {quoted(str(attempt))}"
+            return f"task manager {task_manager_id} reports an invalid attempt: {quoted(str(attempt))}"
     return ""
 
 

@@ -96,7 +96,7 @@ class CoordinatorSettings:
             raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
         if masked(self.storage) != self.storage:
             raise SettingsError(
-                f"storage: {masked(self.storage)} has credentials in it, which would lie in ZooKeeper; "
+                f"storage: {masked(self.storage)} has credentials in it, which would be stored in ZooKeeper; "
                 "give them through the environment of every process (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             )
         check_numbers(self)

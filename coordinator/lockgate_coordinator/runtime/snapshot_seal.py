@@ -82,7 +82,7 @@ def _verified(pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
     encoded, digest, seal = _parts(tail)
     hashed.update(encoded)
     if digest and not hmac.compare_digest(digest, hashed.digest()):
-        raise UnverifiedFile("is corrupt: it is not as it was written; start from another one")
+        raise UnverifiedFile("is corrupt: it has changed since it was written; start from another one")
     return digest, seal
 
 

@@ -71,7 +71,7 @@ class Listener(Protocol):
         ...
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
-        """A process is lost for good. planned: it announced its end."""
+        """A process is lost permanently. planned: it announced its end."""
         ...
 
     def task_manager_reported(self, task_manager: TaskManager, message: TaskManagerMessage) -> None:
@@ -262,7 +262,7 @@ class TaskManagers:
         log.info("the stream of task manager %s broke; checking whether its process lives", task_manager_id)
         member.grace = self._actor.at(
             monotonic_ms() + GRACE_MS,
-            lambda: self._lose_away(member, link, "its stream broke and it did not come back"),
+            lambda: self._lose_away(member, link, "its stream broke and was not reopened"),
         )
         self._probe(member, link)
 

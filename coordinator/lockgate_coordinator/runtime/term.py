@@ -355,7 +355,7 @@ class LeaderTerm:
         if runner is None or not runner.is_fresh:
             granted = datetime.datetime.fromtimestamp(self._granted_unix_us / 1e6).astimezone()
             begun = f"the grant of token {self.token} to {self.grant.coordinator_id} at {granted:%H:%M:%S}"
-            gone = f"The leader's part begins with {begun}: what earlier leaders remembered has gone with them."
+            gone = f"The leader's part begins with {begun}: the events of earlier leaders are lost."
             remarks = (gone, *remarks)
         if not lines:
             message = "it has ended" if runner is None else runner.status().message or "it has ended"

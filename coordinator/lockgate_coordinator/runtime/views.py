@@ -53,7 +53,9 @@ def not_read(key: str, trouble: str) -> Busy:
 
 def no_such_job(key: str) -> Refused:
     """The error for an unknown key."""
-    return Refused(StatusCode.NOT_FOUND, f"there is no job with the key {key!r}; `lockgate jobs` lists those there are")
+    return Refused(
+        StatusCode.NOT_FOUND, f"there is no job with the key {key!r}; `lockgate jobs` lists the existing jobs"
+    )
 
 
 def other_job(key: str) -> Refused:
@@ -61,7 +63,7 @@ def other_job(key: str) -> Refused:
     return Refused(
         StatusCode.ALREADY_EXISTS,
         f"the job key {key!r} belongs to another job graph, or was submitted with other rights (with the role code or"
-        f" without); choose another key (a key names one job for good). If the"
+        f" without); choose another key (a key names one job permanently). If the"
         f" pipeline is the same and has Python functions, submit it with `lockgate submit`, or under the same"
         f" PYTHONHASHSEED: a set in a function is pickled in another order in each process",
     )
@@ -73,7 +75,7 @@ def other_start(key: str, restore_from: str) -> Refused:
     return Refused(
         StatusCode.ALREADY_EXISTS,
         f"the job key {key!r} belongs to a job that was submitted {start}; to start from another one, choose another "
-        f"key (a key names one job for good)",
+        f"key (a key names one job permanently)",
     )
 
 

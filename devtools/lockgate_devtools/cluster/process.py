@@ -19,7 +19,7 @@ _LOG_LINES = 15
 
 
 class ChildProcess:
-    """A started process in a process group of its own, its output in `log`.
+    """A started process in its own process group, with its output in `log`.
 
     told: what it reads from its standard input.
     `on_change(child)` is called on threads of this object when the ready line has come and when the process has

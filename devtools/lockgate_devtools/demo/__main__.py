@@ -67,7 +67,7 @@ def _on_processes(folder: Path, source: Path | None, options: Mapping[str, Any])
     show = DemoRun(corpus, _kill)
     database = folder / "words.db"
     say(f"input: {corpus.title}: {corpus.files:,} files, {corpus.total_bytes / 1e6:.1f} MB")
-    say("starting ZooKeeper, 2 coordinators and 2 task managers, each a process of its own ...")
+    say("starting ZooKeeper, 2 coordinators and 2 task managers, each a separate process ...")
     with LocalCluster(folder / "cluster", taskmanager=micro_batches(corpus), **options) as cluster:
         say(f"ready: coordinators {', '.join(cluster.coordinators)}, ZooKeeper {cluster.zookeeper}")
         say(f"look at it while it runs: {cluster.dashboard}")

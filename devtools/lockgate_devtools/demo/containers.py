@@ -48,7 +48,7 @@ def _in_containers(folder: Path, source: Path | None, file: Path) -> bool:
     """True when every count is right."""
     corpus = stage(source, folder / "input")
     say(f"input: {corpus.title}: {corpus.files:,} files, {corpus.total_bytes / 1e6:.1f} MB")
-    say("starting 3 ZooKeeper servers, 3 coordinators and 3 task managers, each in a container of its own ...")
+    say("starting 3 ZooKeeper servers, 3 coordinators and 3 task managers, each in its own container ...")
     cluster = ComposeCluster(
         folder, file, "lockgate-demo", task_manager=micro_batches(corpus), input_folder=corpus.folder
     )

@@ -13,7 +13,7 @@ from lockgate.client.watch import JobWatch
 
 
 class JobObserver:
-    """Watches one job on a thread of its own, across failovers, until the job has ended or `close`."""
+    """Watches one job on its own thread, across failovers, until the job has ended or `close`."""
 
     def __init__(self, client: Client, job_key: str, on_update: Callable[[JobStatus | JobEvent], None] | None = None):
         self._changed = threading.Condition()

@@ -25,7 +25,7 @@ done) && echo "$lines" | ip -batch -
 """
 _HEAL = f"""
 ip neigh show nud permanent | while read -r address _ device _ hardware _; do
-    for one; do [ "$one $hardware" = "$address {_UNUSED_MAC}" ] && echo "neigh del $address dev $device"; done
+    for blocked; do [ "$blocked $hardware" = "$address {_UNUSED_MAC}" ] && echo "neigh del $address dev $device"; done
 done | ip -force -batch - 2>/dev/null
 ip neigh show nud permanent | grep {_UNUSED_MAC}
 true
@@ -84,7 +84,7 @@ def _unblock(endpoint: Endpoint, addresses: Sequence[str]) -> None:
 
 
 def _shell(endpoint: Endpoint, script: str, addresses: Sequence[str]) -> str:
-    """In a container of its own beside it: no user in the victim may touch its network."""
+    """In a separate container: no user in the victim may change its network."""
     image = docker("inspect", "--format", "{{.Image}}", endpoint.container).strip()
     beside = ("--network", f"container:{endpoint.container}", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN")
     return docker("run", "--rm", "--user", "root", *beside, "--entrypoint", "sh", image, "-c", script, "sh", *addresses)

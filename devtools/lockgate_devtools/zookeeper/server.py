@@ -66,7 +66,7 @@ def jar_folder() -> Path:
         raise ZooKeeperStartError("PySpark is not installed here, so there is no ZooKeeper to start: install pyspark")
     folder = Path(found.submodule_search_locations[0]) / "jars"
     if not list(folder.glob("zookeeper-3*.jar")):
-        raise ZooKeeperStartError(f"{folder} holds no ZooKeeper: install pyspark whole (not pyspark-client)")
+        raise ZooKeeperStartError(f"{folder} contains no ZooKeeper: install the complete pyspark (not pyspark-client)")
     return folder
 
 
@@ -273,8 +273,8 @@ class ZooKeeperServer:
             self.stop()
             assert self._tls is not None
             raise ZooKeeperStartError(
-                f"ZooKeeper's certificate {self._tls.certificate} is not one of the authority {self._tls.authority}, "
-                f"so nothing could connect: {error.verify_message}"
+                f"ZooKeeper's certificate {self._tls.certificate} is not signed by the authority "
+                f"{self._tls.authority}, so nothing could connect: {error.verify_message}"
             ) from error
 
     def stop(self, timeout_ms: int = 5_000) -> None:

@@ -185,7 +185,7 @@ class EmbeddedZooKeeper:
 
     def _need(self, session: EmbeddedSession) -> None:
         if session.state is SessionState.LOST:
-            raise SessionLost(f"the session {session.id} is gone")
+            raise SessionLost(f"the session {session.id} has ended")
         if session.state is not SessionState.CONNECTED:
             raise StoreUnavailable("not connected to the embedded ZooKeeper")
 

@@ -156,4 +156,4 @@ def _client(
     except NoAuthError as error:
         raise AccessDenied(Paths(protection.cluster).base) from error
     except KazooException as error:
-        raise StoreUnavailable(f"ZooKeeper at {hosts} broke off: {error!r}; run this again") from error
+        raise StoreUnavailable(f"ZooKeeper at {hosts} failed: {error!r}; run this again") from error

@@ -51,8 +51,8 @@ def _with_tls(connection: socket.socket, host: str, tls: TlsFiles) -> str:
     except ssl.SSLCertVerificationError as error:
         reason = error.verify_message.rstrip(".")
         if error.verify_code in _OTHER_HOST:
-            return f"shows a certificate of another host ({reason}); it has to name every host in zookeeper.hosts"
-        return f"shows a certificate that {tls.authority} does not vouch for ({reason}); check zookeeper.authority"
+            return f"has a certificate of another host ({reason}); it has to name every host in zookeeper.hosts"
+        return f"has a certificate that {tls.authority} has not signed ({reason}); check zookeeper.authority"
     except ssl.SSLError as error:
         if _is_alert(error):
             return _refused(tls, error)
@@ -74,7 +74,7 @@ def _after_handshake(secured: ssl.SSLSocket, tls: TlsFiles) -> str:
 
 def _refused(tls: TlsFiles, error: ssl.SSLError | None = None) -> str:
     if not tls.certificate:
-        return "wants a certificate; set zookeeper.certificate and zookeeper.key"
+        return "requires a certificate; set zookeeper.certificate and zookeeper.key"
     reason = (error.reason or "").partition("ALERT_")[2].replace("_", " ").lower() if error else ""
     return (
         f"does not accept the certificate {tls.certificate}{f' ({reason})' if reason else ''}; it has to be of an "

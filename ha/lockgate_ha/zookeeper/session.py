@@ -150,7 +150,7 @@ class ZooKeeperSession:
         try:
             results = transaction.commit_async().get(timeout=self._request_s)
         except (SessionExpiredError, SessionMovedError, ConnectionClosedError) as error:
-            raise SessionLost(f"the ZooKeeper session {self._id} is gone") from error
+            raise SessionLost(f"the ZooKeeper session {self._id} has ended") from error
         except (ConnectionLoss, KazooTimeoutError) as error:
             raise OutcomeUnknown("the connection to ZooKeeper broke during a write") from error
         except KazooException as error:
@@ -235,7 +235,7 @@ class ZooKeeperSession:
     def _need_connection(self) -> None:
         state = self._state
         if state is SessionState.LOST:
-            raise SessionLost(f"the ZooKeeper session {self._id} is gone")
+            raise SessionLost(f"the ZooKeeper session {self._id} has ended")
         if state is not SessionState.CONNECTED:
             raise StoreUnavailable(f"not connected to ZooKeeper at {self._hosts}")
 
@@ -251,7 +251,7 @@ class ZooKeeperSession:
         try:
             return asked.get(timeout=self._request_s)
         except (SessionExpiredError, ConnectionClosedError) as error:
-            raise SessionLost(f"the ZooKeeper session {self._id} is gone") from error
+            raise SessionLost(f"the ZooKeeper session {self._id} has ended") from error
         except NoNodeError:
             raise
         except NoAuthError as error:
@@ -320,7 +320,7 @@ def _inspected(operations: Sequence[Operation], results: Sequence[Any]) -> tuple
         if isinstance(result, RolledBackError | RuntimeInconsistency):
             continue  # rolled back because of the operation that failed
         if isinstance(result, SessionExpiredError | SessionMovedError):
-            raise SessionLost("the ZooKeeper session is gone") from result
+            raise SessionLost("the ZooKeeper session has ended") from result
         if isinstance(result, NoAuthError):
             raise AccessDenied(operation.path) from result
         if isinstance(result, Exception):

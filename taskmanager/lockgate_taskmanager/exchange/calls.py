@@ -1,4 +1,4 @@
-"""How the calls of an exchange are served: a channel on a thread of its own, once its caller is let in; others on a
+"""Serves the calls of an exchange: a channel on its own thread, once its caller is authenticated; others on a
 loop.
 
 So nobody without the cluster's secret holds a thread, even with a call whose request never comes.
@@ -61,4 +61,4 @@ def _failed(call: Call, error: Exception) -> None:
         call.finish(error.code, str(error), trailing=error.trailing)
     else:
         log.error("%s failed", call.method, exc_info=error)
-        call.finish(StatusCode.INTERNAL, f"internal fault: {type(error).__name__}: {error}")
+        call.finish(StatusCode.INTERNAL, f"internal error: {type(error).__name__}: {error}")

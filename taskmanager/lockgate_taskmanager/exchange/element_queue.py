@@ -26,7 +26,7 @@ class Segment:
 
     def __init__(self, folder: str | None) -> None:
         """folder: None for the system's. Raises OSError."""
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed when nobody refers to it any more
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed with its last reference
         self.size = 0
 
     def write(self, data: bytes) -> int:
@@ -44,7 +44,7 @@ class Segment:
         while size > 0:
             part = os.pread(self._file.fileno(), size, place)
             if not part:
-                raise OSError("a file of records that circle in a loop is shorter than what was written to it")
+                raise OSError("a file of records that circulate in a loop is shorter than what was written to it")
             parts.append(part)
             place, size = place + len(part), size - len(part)
         return b"".join(parts)

@@ -27,7 +27,7 @@ class PeerChannels:
     """Thread safe. Channels stay open after their last use; beyond IDLE_CHANNELS the longest unused one is closed.
 
     A channel is for one process and one edition of the TLS files. Once another one is asked for at the same address, it
-    is given to nobody any more, and closed after its last use.
+    is no longer given out, and closed after its last use.
     """
 
     def __init__(self, credentials: Credentials, max_idle: int = IDLE_CHANNELS) -> None:
@@ -83,7 +83,7 @@ class PeerChannels:
         _close(closing)
 
     def _closed(self, former: list[_Shared]) -> list[grpc.Channel]:
-        """Of channels that nobody is given any more, those that nobody uses; they count as closed from now on."""
+        """The unused ones among retired channels; they count as closed from now on."""
         unused = [shared.channel for shared in former if shared.users <= 0]
         for channel in unused:
             del self._open[channel]

@@ -51,7 +51,7 @@ FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
 SILENCE_BEATS = 6  # a leader that has sent heartbeats is left after missing so many of them
 CLOSE_WAIT_S = 1.0
-GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here goes on
+GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here continues
 ENVELOPE_BYTES = 1024
 # Errors that retrying does not fix: a setting has to be changed (a duplicate id, a wrong secret, a full leader).
 REFUSALS = frozenset(
@@ -320,7 +320,7 @@ class ControlClient:
         """False when the message comes from a leader that has been replaced."""
         with self._changed:
             if not self._accepts_token(message.token):
-                log.warning("message with token %d refused, token %d was seen", message.token, self._fence.highest)
+                log.warning("message with token %d refused: token %d was seen", message.token, self._fence.highest)
                 return False
             is_new = self._session.receive(message.sequence, message.acknowledged)
         if isinstance(message.body, Registered):

@@ -269,7 +269,12 @@ class Deployments:
             older = [deployed for known, deployed in self._attempts.items() if known.job_key == attempt.job_key]
             is_running = attempt in self._attempts
         if attempt.attempt <= newest:
-            log.info("deployment of attempt %d of %s is ignored, %d was here", attempt.attempt, attempt.job_key, newest)
+            log.info(
+                "deployment of attempt %d of %s is ignored: %d was deployed before",
+                attempt.attempt,
+                attempt.job_key,
+                newest,
+            )
             self._stories.add(attempt, f"that is ignored: attempt {newest} was deployed before", event_id)
             if not is_running:
                 self._report(AttemptGone(attempt, event_id))
@@ -355,7 +360,7 @@ class Deployments:
             self._attempts.pop(deployed.attempt, None)
         self._registry.forget(deployed.attempt)
         deployed.release()
-        log.info("attempt %d of %s is gone", deployed.attempt.attempt, deployed.attempt.job_key)
+        log.info("attempt %d of %s has ended", deployed.attempt.attempt, deployed.attempt.job_key)
         self._report(AttemptGone(deployed.attempt, event_id))
 
     def _discover(self, request: DiscoverSplits) -> None:

@@ -72,7 +72,7 @@ class FrozenChannels:
         if recording is None:
             raise Canceled(f"checkpoint {self.checkpoint_id} was aborted")
         if recording.has_overflowed:
-            advice = "let fewer records circle in the loop at a time"
+            advice = "let fewer records circulate in the loop at a time"
             if not self.gate.feedback:
                 advice = "the mode 'exactly_once' holds its senders back instead"
             raise SnapshotTooLarge(

@@ -19,7 +19,7 @@ UNDO_S = 2.0
 
 
 class Start:
-    """Handles the signals from `asked` on a thread of its own: the main thread may be inside Spark for ten seconds."""
+    """Handles the signals from `asked` on a separate thread: the main thread may be inside Spark for ten seconds."""
 
     def __init__(self, asked: SimpleQueue[int], leave: Callable[[int], object] = os._exit) -> None:
         """leave: ends the process immediately; calls into Spark cannot be interrupted from there."""
@@ -46,7 +46,7 @@ class Start:
     def _run(self) -> None:
         while True:
             number = self._asked.get()
-            with self._deciding:  # kept for good when the process exits: startup must not continue
+            with self._deciding:  # never released when the process exits: startup must not continue
                 if not self._is_over:
                     self._end()
             self._stop.put(number)

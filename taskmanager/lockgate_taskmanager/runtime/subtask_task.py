@@ -334,7 +334,7 @@ class SubtaskTask:
                 self._handle(step)
 
     def _wait_s(self, longest_s: float | None) -> float | None:
-        """How long to wait for input: at most until the program's next wake-up. None: for ever."""
+        """How long to wait for input: at most until the program's next wake-up. None: forever."""
         wakes_at = None if self._is_input_done else self._require_program.wakes_at()
         if wakes_at is None:
             return longest_s
@@ -461,7 +461,7 @@ class SubtaskTask:
         self.gate.close()
         self._outputs.cancel()
         if not self._snapshots.close():
-            log.warning("%s: an upload is still going on after %g s", self._name, UPLOAD_CLOSE_S)
+            log.warning("%s: an upload is still in progress after %g s", self._name, UPLOAD_CLOSE_S)
         if self._program is not None:
             try:
                 self._program.close()

@@ -33,7 +33,7 @@ Run = tuple[str, str]  # job key and run id
 
 
 class Warmup:
-    """Runs warm-ups on a thread of its own and stops, between two micro-batches, when an attempt is deployed.
+    """Runs warm-ups on a separate thread and stops, between two micro-batches, when an attempt is deployed.
 
     The sample runs, and a Python worker is started, only while nothing else runs here; a job also beside running
     subtasks, once each.

@@ -42,12 +42,12 @@ def configured(settings: Mapping[str, str]) -> SparkConf:
 
 
 def require_secret(conf: SparkConf, master: str) -> None:
-    """Raises EngineError where a cluster has no secret and nobody has said that it needs none."""
+    """Raises EngineError if a cluster has no secret and no option declares that it needs none."""
     if not master.startswith("spark://") or conf.get(AUTHENTICATE) != "true":
         return
     if not any(conf.contains(name) for name in (SECRET, *_SECRET_FILES)):
         raise EngineError(
             f"there is no secret for the Spark master {masked(master)}, so anyone who reaches this driver could run"
             f" code in it: give master, workers and task managers the same {SECRET}, or set {AUTHENTICATE}=false where"
-            " nobody else reaches their network"
+            " no one else reaches their network"
         )

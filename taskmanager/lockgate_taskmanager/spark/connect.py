@@ -92,7 +92,7 @@ def end_session(session: Session) -> None:
 
 
 def watch_over(session: Session, master: str) -> ServerWatch:
-    """A watch over this session, with a client of its own: it is not blocked behind data and does not retry."""
+    """A watch over this session, with its own client: it is not blocked behind data and does not retry."""
     from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
     from pyspark.sql.connect.client.core import RpcDeadlines
 

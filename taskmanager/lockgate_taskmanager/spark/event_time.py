@@ -1,6 +1,6 @@
 """Event time in Spark: the declared time column, and the highest time in a micro-batch, found by the batch's own job.
 
-A time far ahead of the clock is a mistake of its producer, and would make every other record late for good. Such a
+A time far ahead of the clock is a mistake of its producer, and would make every other record late permanently. Such a
 record is processed like any other, but is ignored when the highest time is determined. Only a batch with such a record
 costs a second job: a plan that is executed again has no current clock.
 """

@@ -30,7 +30,7 @@ _PAUSE_S = 1.0  # pause between two tries: Spark may be short of memory for a mo
 
 
 class Health:
-    """For one classic session with a JVM of its own. connect.ServerWatch covers Connect servers."""
+    """For one classic session with its own JVM. connect.ServerWatch covers Connect servers."""
 
     def __init__(self, session: Any) -> None:
         self._session = session

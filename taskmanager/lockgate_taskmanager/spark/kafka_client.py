@@ -157,7 +157,7 @@ class Kafka:
         return UserError(sentence) if error.code() in self._lasting else Unavailable(sentence)
 
     def judge(self, error: Any) -> None:
-        """Raises the error of a consumer, unless librdkafka recovers from it by itself."""
+        """Raises the error of a consumer, unless librdkafka recovers from it automatically."""
         if error.fatal() or not (error.retriable() or error.code() in self._passing):
             raise self.failed("cannot be read", error)
         LOG.info("%s: Kafka at %s: %s", self._where, self._servers, _plain(error.str()))

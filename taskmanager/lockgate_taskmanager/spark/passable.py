@@ -115,7 +115,7 @@ def _inside(kind: DataType, *parts: tuple[str, DataType]) -> str:
 
 def _instead(kind: DataType) -> str:
     if isinstance(kind, VariantType):
-        return ": pass on to_json(...) of it, or CAST(... AS ...) to what it holds"
+        return ": pass on to_json(...) of it, or CAST(... AS ...) to the type of its content"
     if isinstance(kind, YearMonthIntervalType):
         return ": pass on its months as a number, with CAST(... AS INTERVAL MONTH) and CAST(... AS INT)"
     return ": CAST it to another type, such as STRING"

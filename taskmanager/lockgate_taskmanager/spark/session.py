@@ -122,7 +122,7 @@ def driver_process(session: Session) -> subprocess.Popen[bytes] | None:
 def end(process: subprocess.Popen[bytes], limit_s: float | None = END_S) -> int:
     """Lets the JVM exit as it does when its parent process is gone; returns its exit status.
 
-    A JVM that takes longer than limit_s, for example in a shutdown hook, is killed: waiting could take for ever.
+    A JVM that takes longer than limit_s, for example in a shutdown hook, is killed: waiting could take forever.
     """
     assert process.stdin is not None
     process.stdin.close()  # PySpark's gateway exits when its input closes
@@ -135,7 +135,7 @@ def end(process: subprocess.Popen[bytes], limit_s: float | None = END_S) -> int:
 
 
 def another(session: Session) -> Session:
-    """A second session with the same settings and views of its own."""
+    """A second session with the same settings and its own views."""
     return connect.clone_session(session) if is_connect(session) else session.newSession()
 
 

@@ -63,7 +63,7 @@ class SplitLog:
         self._lock = threading.Lock()
 
     def freeze(self, order: SnapshotOrder) -> FrozenSplits:
-        """A copy of the splits for a snapshot; with many splits it costs by those that have changed."""
+        """A copy of the splits for a snapshot; with many splits its cost depends on the changed ones."""
         if self._many is None:
             return self._frozen(self._marked(self._source.splits()), ())
         table = self._many.table

@@ -22,7 +22,7 @@ Key = tuple[Any, ...]
 
 
 class Workbench:
-    """A Spark session of its own (so that views named `input` do not collide) and the plans made in it."""
+    """A separate Spark session (so that views named `input` do not collide) and the plans made in it."""
 
     def __init__(self, session: Session, make_leaf: MakeLeaf) -> None:
         self.session = session

@@ -131,7 +131,7 @@ class AggregateStores:
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateStores:
-    """The OperatorStores of a deduplication. ttl_ms: how long a key is remembered, 0 for ever."""
+    """The OperatorStores of a deduplication. ttl_ms: how long a key is remembered, 0 for no limit."""
 
     factory: StoreFactory
     spec: RowSpec

@@ -17,7 +17,7 @@ Found = tuple[tuple[SplitState, ...], bool]
 
 
 class KnownSplits(set[str]):
-    """Split names. notes: state that the source's lister keeps from one listing to the next, under names of its own."""
+    """Split names. notes: state that the source's lister keeps from one listing to the next, under its own names."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(names)

@@ -9,7 +9,7 @@ channel from outside the loop, rounds begin:
 A round of a head is *quiet* when no record arrived over its back edges between its probe r - 1 and its probe r; the
 first round never is. What a record sent before probe r - 1 has led to comes back before probe r - 1 does, hence in
 round r at the latest; in a round that is quiet at every head nothing new is sent on. So after one round that is quiet
-at every head the loop is empty for good. A head counts the consecutive rounds in which every head it knows of was
+at every head the loop stays empty. A head counts the consecutive rounds in which every head it knows of was
 quiet: each round brings information from heads one more back edge away, itself included. No head is further away than
 twice the number of head vertices (each at most once before a repartitioning and once after it; subtasks without a path
 between them do not affect each other). After one more quiet round than that, there has been a round in which every head

@@ -91,7 +91,7 @@ class SplitWatermarks:
         return watermark
 
     def _separate_idle(self, now_ms: int, backlog: Callable[[], Collection[str]]) -> None:
-        """Costs by the splits that are not idle, and by those that wait for their turn."""
+        """The cost depends on the splits that are not idle, and on those waiting for their turn."""
         for split, last_ms in self._last_read_ms.items():
             if last_ms is None:
                 self._last_read_ms[split] = now_ms

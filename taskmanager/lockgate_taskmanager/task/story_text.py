@@ -1,4 +1,4 @@
-"""What events and effects of a SubtaskMachine are called in a job's story: plain words for operators. Pure."""
+"""Describes events and effects of a SubtaskMachine for a job's story, as text for operators. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _effect(effect: do.Effect) -> str:  # noqa: C901  one case a kind
         case do.TakeSnapshot(number):
             return f"freeze the state for checkpoint {number}"
         case do.RecordChannels(number):
-            return f"keep what is in flight for checkpoint {number}"
+            return f"keep the elements in flight for checkpoint {number}"
         case do.ForwardBarrier(barrier):
             return f"outputs: barrier {barrier.checkpoint_id}"
         case do.StartUpload(number):
@@ -102,7 +102,7 @@ def _effect(effect: do.Effect) -> str:  # noqa: C901  one case a kind
         case do.ReportCommitted(number):
             return f"leader: checkpoint {number} is committed"
         case do.Flush():
-            return "emit what was kept back"
+            return "emit the held-back output"
         case do.ForwardEnd():
             return "outputs: end of input"
         case do.Report(phase, _, error):

@@ -23,7 +23,7 @@ def _generating(**changes: Any) -> m.JobGraph:
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         (_generating(partitions=2**31 - 1), "partitions 2147483647: the limit is 32768"),
         (_generating(rows_per_second=1e308), "rows_per_second"),
@@ -33,10 +33,10 @@ def _generating(**changes: Any) -> m.JobGraph:
         (replace(graph(), state_backend=m.StateBackend(m.FilesystemBackend("/tmp/a\0b"))), "NUL"),
     ],
 )
-def test_a_poison_job_is_refused_and_the_leader_takes_the_next(api: Caller, bad: m.JobGraph, told: str) -> None:
+def test_a_poison_job_is_refused_and_the_leader_takes_the_next(api: Caller, bad: m.JobGraph, message: str) -> None:
     error = api.fails("Submit", m.SubmitRequest("poison", bad))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert told in (error.details() or "")
+    assert message in (error.details() or "")
     assert api("Submit", m.SubmitRequest("good", graph())).created
 
 
@@ -47,7 +47,7 @@ def test_a_start_with_a_nul_is_refused(api: Caller) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 2**63 - 1])
-def test_no_request_waits_for_ever_or_less_than_nothing(running: Callable[..., Running], timeout_ms: int) -> None:
+def test_no_request_waits_forever_or_a_negative_time(running: Callable[..., Running], timeout_ms: int) -> None:
     job = running()
     for method, request in (
         ("TriggerSavepoint", m.TriggerSavepointRequest("job", timeout_ms)),

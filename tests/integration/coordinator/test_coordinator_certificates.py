@@ -115,8 +115,8 @@ def test_no_rpc_once_the_certificate_of_the_connection_has_ended(
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as channel,
         Credentials(tls=cluster.clients["admin"]).channel(cluster.leader.address) as other,
     ):
-        for each in (channel, other):
-            grpc.channel_ready_future(each).result(WAIT_S)
+        for connection in (channel, other):
+            grpc.channel_ready_future(connection).result(WAIT_S)
         allowed = {name for name, path in PATHS.items() if code_of(channel, path, ()) not in REFUSED}
         assert {"List", "Cancel"} < allowed
         assert code_of(other, PATHS["List"], SECRET.metadata()) is grpc.StatusCode.OK
@@ -136,12 +136,12 @@ def test_no_rpc_without_a_certificate_of_the_authority(cluster: MutualCluster, n
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("none", "no certificate is shown; set tls.certificate and tls.key"),
+        ("none", "for clients without a certificate; set tls.certificate and tls.key"),
         ("foreign", "its authority has not signed the certificate .*set tls.certificate and tls.key"),
-        ("mistaken", "shows a certificate that is not of the authority .*set tls.authority"),
+        ("mistaken", "has a certificate that is not of the authority .*set tls.authority"),
     ],
 )
-def test_a_client_reads_which_setting_to_set(
+def test_a_client_is_told_the_missing_setting(
     cluster: MutualCluster,
     name: str,
     sentence: str,
@@ -167,7 +167,7 @@ def test_the_health_command_shows_its_certificate(
     assert "is ready" in capsys.readouterr().out
 
 
-def test_a_certificate_stands_in_the_audit_log(cluster: MutualCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_certificate_appears_in_the_audit_log(cluster: MutualCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lockgate.audit")
     with cluster.client("submit") as author, cluster.client("guest") as guest:
         author.submit("job", graph())
@@ -215,7 +215,7 @@ def test_a_watch_lives_as_long_as_its_certificate(
         cluster.let_days_pass(2)
         if renewed:
             poll(lambda: lost or (watch.poll(10) and False))
-            assert "the certificate of this connection has ended" in lost[0]
+            assert "the certificate of this connection has expired" in lost[0]
             with cluster.client("guest", SECRET.secret) as by_secret:
                 by_secret.cancel("job")
             poll(lambda: watch.ended or (watch.poll(10) and False))
@@ -224,7 +224,7 @@ def test_a_watch_lives_as_long_as_its_certificate(
                 poll(lambda: watch.poll(10) and False)
 
 
-def test_what_a_call_shows_counts_more_than_the_certificate(cluster: MutualCluster, tmp_path: Path) -> None:
+def test_credentials_of_a_call_take_precedence_over_the_certificate(cluster: MutualCluster, tmp_path: Path) -> None:
     with cluster.client("guest", SECRET.secret) as owner:
         assert owner.jobs() == ()
     with cluster.client("admin", "not the secret of it") as wrong, pytest.raises(NotAllowed):
@@ -248,7 +248,7 @@ def test_a_standby_and_a_task_manager_show_theirs(
         poll(lambda: len(client.cluster().task_managers) == 1)
 
 
-def test_a_standby_with_another_authority_says_which_setting_is_wrong(
+def test_a_standby_with_another_authority_names_the_wrong_setting(
     cluster: MutualCluster, new_coordinator: NewCoordinator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "lockgate_coordinator.runtime.follow")
@@ -256,9 +256,7 @@ def test_a_standby_with_another_authority_says_which_setting_is_wrong(
     new_coordinator(credentials=Credentials(SECRET.secret, other))
     poll(lambda: caplog.records)
     (said,) = {record.getMessage() for record in caplog.records}
-    assert said.startswith(
-        f"the leader {cluster.leader.address} cannot be followed: it shows a certificate that is not"
-    )
+    assert said.startswith(f"the leader {cluster.leader.address} cannot be followed: it has a certificate that is not")
     assert "set tls.authority" in said
 
 
@@ -276,12 +274,12 @@ def test_renewed_certificates_are_shown_without_a_restart(
     assert _serial(cluster) == _serial_of(new.certificate) != first
     said = [record.getMessage() for record in caplog.records if record.name == "lockgate_common.tls"]
     assert [line.partition(": ")[0] for line in said] == [
-        "the TLS files have changed, and what was read before stays in use",
-        "the TLS files have changed, and what was read before stays in use",
+        "the TLS files have changed but are unusable, so the previous ones stay in use",
+        "the TLS files have changed but are unusable, so the previous ones stay in use",
         "new TLS files are in use",
     ]
     assert "does not belong to the certificate" in said[0]
-    assert "is not whole" in said[1]
+    assert "is incomplete" in said[1]
 
 
 def test_another_authority_takes_over_while_all_run(

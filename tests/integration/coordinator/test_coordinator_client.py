@@ -85,8 +85,8 @@ def impostor(leader: Coordinator) -> Iterator[Callable[..., Impostor]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.stop()
+    for impostor in made:
+        impostor.stop()
 
 
 def client_of(*addresses: str) -> Client:

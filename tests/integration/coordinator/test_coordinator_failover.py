@@ -363,7 +363,7 @@ def test_a_token_that_was_never_granted_costs_a_refusal_and_nothing_else(
     stray.token = LAST_OF_ALL
     stray.connect(leader.address)
     assert stray.status is grpc.StatusCode.FAILED_PRECONDITION
-    assert "start the process that names it again" in stray.details
+    assert "restart the process that reports it" in stray.details
     refused = api.fails("Follow", m.FollowRequest("stray", LAST_OF_ALL), "FollowService")
     assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
     done = api.status("job").checkpoints_completed

@@ -144,7 +144,7 @@ def test_a_leader_that_never_answered_is_reported_although_its_port_is_open(
     assert tokens.get(timeout=WAIT_S) == 1
 
 
-def test_a_leader_that_answers_other_questions_is_not_taken_for_stuck(
+def test_a_leader_that_answers_other_calls_does_not_count_as_stuck(
     new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: queue.Queue[None] = queue.Queue()

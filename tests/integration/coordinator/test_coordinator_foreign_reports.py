@@ -41,7 +41,7 @@ def _declined(subtask: m.SubtaskId, _attempt: m.AttemptId) -> list[object]:
 
 
 @pytest.mark.parametrize("said", [_failed, _gone, _found, _acknowledged, _declined])
-def test_a_stranger_to_the_attempt_changes_nothing(
+def test_a_subtask_outside_the_attempt_has_no_effect(
     running: Callable[..., Running],
     new_task_manager: NewTaskManager,
     fleet: FakeFleet,
@@ -65,28 +65,30 @@ def test_a_stranger_to_the_attempt_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "told"),
+    ("name", "changes", "message"),
     [
         ("tm", {"slots": 0}, "offers 0 slots"),
         ("tm", {"slots": 2**31 - 1}, f"between 1 and {MAX_SLOTS}"),
-        ("tm/../x", {}, "is no id of a task manager"),
-        ("tm" * 33, {}, "is no id of a task manager"),
+        ("tm/../x", {}, "is not a task manager id"),
+        ("tm" * 33, {}, "is not a task manager id"),
         ("tm", {"exchange_address": "host"}, "exchange host:port"),
         ("tm", {"exchange_address": "host:0"}, "exchange host:port"),
         ("tm", {"exchange_address": "host:65536"}, "exchange host:port"),
         ("tm", {"exchange_address": "h" * 10_000 + ":1"}, "exchange host:port"),
         ("tm", {"exchange_address": "a\nb:1"}, "exchange host:port"),
-        ("tm", {"running": (m.AttemptId("", "r", 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j" * 129, "r", 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j", "r" * 129, 1),)}, "an attempt that cannot be"),
-        ("tm", {"running": (m.AttemptId("j", "r", -1),)}, "an attempt that cannot be"),
+        ("tm", {"running": (m.AttemptId("", "r", 1),)}, "an invalid attempt"),
+        ("tm", {"running": (m.AttemptId("j" * 129, "r", 1),)}, "an invalid attempt"),
+        ("tm", {"running": (m.AttemptId("j", "r" * 129, 1),)}, "an invalid attempt"),
+        ("tm", {"running": (m.AttemptId("j", "r", -1),)}, "an invalid attempt"),
         ("tm", {"running": (m.AttemptId("j", "r", 1),) * (MAX_RUNNING + 1)}, f"the limit is {MAX_RUNNING}"),
     ],
 )
-def test_a_register_out_of_bounds_is_refused_with_a_message(name: str, changes: dict[str, object], told: str) -> None:
+def test_a_register_out_of_bounds_is_refused_with_a_message(
+    name: str, changes: dict[str, object], message: str
+) -> None:
     values: dict[str, object] = {"exchange_address": "host:1", "slots": 2, "pid": 1} | changes
     problem = register_problem(name, m.Register(**values))  # type: ignore[arg-type]
-    assert told in problem
+    assert message in problem
     assert len(problem) < 500
 
 

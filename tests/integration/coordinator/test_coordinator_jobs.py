@@ -87,7 +87,7 @@ def test_the_author_of_a_job_is_warned_at_every_submission(api: Caller) -> None:
     for created in (True, False):
         answer = api("Submit", m.SubmitRequest("job", loose))
         assert answer.created is created
-        assert ["'rows' may show records twice" in warning for warning in answer.warnings] == [True]
+        assert ["'rows' may permanently show duplicate records" in warning for warning in answer.warnings] == [True]
     assert api("Get", m.GetRequest("job")).checkpoint_mode is m.CheckpointMode.AT_LEAST_ONCE
 
 
@@ -114,7 +114,7 @@ def test_a_graph_that_cannot_run_is_refused_with_every_problem(
 CODE = m.Vertex("code", operators=(m.Operator("code", kind=m.KeyedProcess(("k",), b"a pickle", "", "k STRING")),))
 
 
-def test_jobs_are_for_those_who_know_the_secret(leader: Coordinator, caller: NewCaller) -> None:
+def test_jobs_are_for_holders_of_the_secret(leader: Coordinator, caller: NewCaller) -> None:
     stranger = caller(leader, Credentials())
     assert caller(leader)("Submit", m.SubmitRequest("job", graph())).created
     for method, request in (
@@ -142,7 +142,7 @@ def test_jobs_are_for_those_who_know_the_secret(leader: Coordinator, caller: New
 
 
 @pytest.mark.parametrize("retain", [False, True])
-def test_a_job_with_a_storage_of_its_own_keeps_everything_there(
+def test_a_job_with_its_own_storage_keeps_everything_there(
     leader: Coordinator,
     api: Caller,
     caller: NewCaller,
@@ -329,7 +329,7 @@ def test_a_savepoint_is_answered_when_it_is_complete(
     assert other.created
 
 
-def test_a_job_goes_on_from_a_savepoint(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:
+def test_a_job_continues_from_a_savepoint(leader: Coordinator, api: Caller, new_task_manager: NewTaskManager) -> None:
     task_manager = new_task_manager(slots=1).connect(leader.address)
     api("Submit", m.SubmitRequest("job", graph()))
     api.state("job", JobState.RUNNING)
@@ -382,7 +382,7 @@ def test_the_same_key_with_another_start_is_refused_while_it_runs_and_after_its_
     check(caller(leading(new_coordinator())))  # of which the results are all that it knows
 
 
-def test_a_watch_tells_the_status_then_the_events(
+def test_a_watch_sends_the_status_then_the_events(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     task_manager = new_task_manager().connect(leader.address)
@@ -454,7 +454,7 @@ def test_a_leader_that_is_cut_off_from_zookeeper_does_not_call_itself_leader(
     assert health(api, "lockgate.leader") == not_serving
 
 
-def test_health_and_reflection_tell_what_is_served(
+def test_health_and_reflection_list_the_services(
     leader: Coordinator, api: Caller, new_coordinator: NewCoordinator, caller: NewCaller
 ) -> None:
     standby = caller(new_coordinator())

@@ -16,7 +16,7 @@ from tests.integration.coordinator.conftest import NewCaller, NewCoordinator, Ne
 pytestmark = pytest.mark.integration
 
 
-def test_a_job_whose_failure_takes_megabytes_to_tell_ends(
+def test_a_job_whose_failure_message_takes_megabytes_ends(
     new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
     leader = leading(new_coordinator())

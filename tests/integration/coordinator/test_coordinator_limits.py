@@ -146,7 +146,7 @@ def test_calls_of_one_client_that_wait_leave_room_for_others(
     assert channel.unary_unary(LIST)(b"", metadata=eager, timeout=30) is not None
 
 
-def test_the_client_waits_as_long_as_it_is_told_and_goes_on(cluster: LimitedCluster) -> None:
+def test_the_client_waits_for_the_given_time_and_continues(cluster: LimitedCluster) -> None:
     with PatientClient(cluster, "eager") as client:
         for _ in range(4 * RATE):
             assert client.jobs() == ()
@@ -238,7 +238,7 @@ def test_task_managers_are_exempt(cluster: LimitedCluster, new_task_manager: New
         assert new_task_manager().connect(cluster.leader.address).status is None  # more than two streams
 
 
-def test_where_many_wrong_credentials_come_from_valid_ones_are_let_in(
+def test_valid_credentials_are_accepted_from_an_address_with_many_wrong_ones(
     cluster: LimitedCluster, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = cluster.leader._server.peer

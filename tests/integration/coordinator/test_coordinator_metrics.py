@@ -38,7 +38,7 @@ def _page(coordinator: Coordinator) -> Page:
     return Page(_body(coordinator))
 
 
-def test_a_leader_shows_its_jobs_and_forgets_those_that_have_gone(
+def test_a_leader_shows_its_jobs_and_forgets_removed_ones(
     measured: Coordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
     new_task_manager().connect(measured.address)

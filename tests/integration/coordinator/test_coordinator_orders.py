@@ -47,7 +47,7 @@ def _to(parallelism: int) -> tuple[m.VertexParallelism, ...]:
     return (m.VertexParallelism("count", parallelism),)
 
 
-def test_a_rescaled_job_goes_on_at_the_new_parallelism_also_under_the_next_leader(
+def test_a_rescaled_job_continues_at_the_new_parallelism_also_under_the_next_leader(
     leader: Coordinator,
     api: Caller,
     caller: NewCaller,
@@ -77,7 +77,7 @@ def test_too_few_slots_are_a_sentence_and_nothing_is_stopped(
     _run(api)
     refused = api.fails("Rescale", m.RescaleRequest("job", _to(3)))
     assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "needs 3 slots, and 2 are there" in refused.details()
+    assert "needs 3 slots, and 2 are available" in refused.details()
     assert not task_manager.bodies(m.CancelAttempt)
 
 
@@ -113,7 +113,7 @@ def test_a_start_that_could_not_be_sent_to_the_task_managers_is_refused_at_once(
     assert api.fails("Get", m.GetRequest("next")).code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_savepoint_that_is_asked_for_again_is_the_same_for_every_leader_and_after_the_end(
+def test_a_repeated_savepoint_request_gets_the_same_one_from_every_leader_and_after_the_end(
     running: Callable[..., Running], new_coordinator: NewCoordinator, caller: NewCaller
 ) -> None:
     leader, api, task_manager, _ = running(checkpoints=1)
@@ -138,7 +138,7 @@ def test_a_savepoint_that_is_asked_for_again_is_the_same_for_every_leader_and_af
     assert bad.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_savepoint_goes_when_nothing_needs_it_any_more(
+def test_a_savepoint_is_deleted_when_no_longer_needed(
     leader: Coordinator, api: Caller, new_task_manager: NewTaskManager
 ) -> None:
     new_task_manager(slots=4).connect(leader.address)
@@ -213,7 +213,7 @@ def test_a_checkpoint_is_not_disposed_of(leader: Coordinator, api: Caller, new_t
     assert codes == [grpc.StatusCode.INVALID_ARGUMENT]
 
 
-def test_a_savepoint_of_a_job_that_has_ended_is_disposed_of_for_every_later_leader(
+def test_a_savepoint_of_a_job_that_has_ended_is_disposed_of_forevery_later_leader(
     leader: Coordinator,
     api: Caller,
     caller: NewCaller,

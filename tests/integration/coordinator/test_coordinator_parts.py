@@ -30,7 +30,7 @@ WAIT_S = 120.0
 # -- actor ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_actor_goes_on_after_a_failing_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_actor_continues_after_a_failing_call(caplog: pytest.LogCaptureFixture) -> None:
     actor = Actor("test-actor")
     actor.start()
 
@@ -60,7 +60,7 @@ def test_timers_fire_in_order_unless_cancelled() -> None:
     assert seen == ["first", "second"]
 
 
-def test_a_due_timer_waits_behind_what_has_arrived_before() -> None:
+def test_a_due_timer_waits_behind_earlier_elements() -> None:
     actor, seen, done = Actor("test-actor"), [], threading.Event()
     actor.tell(lambda: seen.append("heartbeat"))
     actor.at(monotonic_ms() - 5, lambda: (seen.append("timeout"), done.set()))  # type: ignore[func-returns-value]
@@ -73,7 +73,7 @@ def test_a_due_timer_waits_behind_what_has_arrived_before() -> None:
 # -- workers ----------------------------------------------------------------------------------------------------------
 
 
-def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
+def test_one_key_is_served_in_order_and_blocks_no_other() -> None:
     workers, gate, seen = KeyedWorkers("test-worker"), threading.Event(), []
     workers.submit("slow", lambda: gate.wait(WAIT_S))
     rest = [workers.submit("slow", lambda n=n: seen.append(n)) for n in range(20)]  # type: ignore[misc]
@@ -86,7 +86,7 @@ def test_one_key_is_served_in_order_and_holds_up_no_other() -> None:
     workers.close()
 
 
-def test_closing_fails_what_waits() -> None:
+def test_closing_fails_waiting_calls() -> None:
     workers, gate, began = KeyedWorkers("test-worker"), threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -107,7 +107,7 @@ def test_closing_fails_what_waits() -> None:
         workers.submit("key", lambda: None).result(WAIT_S)
 
 
-def test_however_many_keys_hang_the_others_go_on_and_the_end_comes(
+def test_however_many_keys_hang_the_others_continue_to_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(keyed_workers, "_CLOSE_S", 1.0)
@@ -244,7 +244,7 @@ def write(files: MetadataFiles, metadata: m.CheckpointMetadata = METADATA) -> tu
     return stored.pointer, stored.checksum
 
 
-def test_metadata_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_metadata_round_trips_without_leftovers(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path / "with space"), "c")
     pointer, checksum = write(files)
     assert files.read(pointer, checksum) == METADATA
@@ -275,7 +275,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
     assert not caught.value.retryable
 
 
-def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_with_the_whole_storage_is_retried(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path / "mounted"), "c")
     pointer, checksum = write(files)
     (tmp_path / "mounted").rename(tmp_path / "away")
@@ -289,9 +289,7 @@ def test_a_file_that_is_missing_with_the_whole_storage_is_asked_for_again(tmp_pa
     assert files.read(pointer, checksum).checkpoint_id == 3
 
 
-def test_a_file_missed_while_the_storage_comes_back_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_missed_while_the_storage_comes_back_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = MetadataFiles(str(tmp_path / "mounted"), "c")
     pointer, checksum = write(files)
     (tmp_path / "mounted").rename(tmp_path / "away")
@@ -315,7 +313,7 @@ def test_a_later_format_is_reported(tmp_path: Path) -> None:
         files.read(pointer)
 
 
-def test_a_folder_that_is_no_checkpoint_is_never_deleted(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkpoint_is_never_deleted(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path), "c")
     with pytest.raises(StorageError, match="nothing was deleted"):
         files.delete_pointed(str(tmp_path / "precious" / "_metadata"))

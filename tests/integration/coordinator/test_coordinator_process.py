@@ -149,7 +149,7 @@ def retrieval(zookeeper: ZooKeeperServer, cluster_name: str) -> Iterator[LeaderR
     leader_retrieval.stop()
 
 
-def test_a_killed_leader_is_followed_within_a_moment_and_the_job_goes_on(
+def test_a_killed_leader_is_followed_within_a_moment_and_the_job_continues(
     new_process: Callable[..., Process],
     retrieval: LeaderRetrieval,
     new_task_manager: Callable[..., FakeTaskManager],
@@ -269,7 +269,7 @@ def test_a_leader_killed_before_it_writes_the_result_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"zookeeper": "127.0.0.1:1", "connect_timeout_ms": 500}, "no ZooKeeper answered at 127.0.0.1:1"),
         ({"bind": "nonsense"}, "bind"),
@@ -280,13 +280,13 @@ def test_a_leader_killed_before_it_writes_the_result_is_finished_by_the_next(
     ],
 )
 def test_user_errors_are_one_line_and_exit_2(
-    new_process: Callable[..., Process], values: dict[str, Any], told: str
+    new_process: Callable[..., Process], values: dict[str, Any], message: str
 ) -> None:
     process = new_process(**values)
     assert process.popen.wait(WAIT_MS / 1000) == 2
     lines = [line for line in process.log.read_text().splitlines() if line.startswith("error: ")]
     assert len(lines) == 1, process.log.read_text()
-    assert told in lines[0]
+    assert message in lines[0]
 
 
 def test_a_port_in_use_is_reported(new_process: Callable[..., Process]) -> None:
@@ -399,7 +399,7 @@ def _usurp(session: Session, cluster: str) -> LeadershipGrant:
 def test_a_coordinator_without_an_elector_ends(new_process: Callable[..., Process], retrieval: LeaderRetrieval) -> None:
     broken = new_process(before=BROKEN)
     assert broken.popen.wait(WAIT_MS / 1000) == 1, "it would have stayed, deciding nothing"
-    assert "the elector cannot go on" in broken.log.read_text()
+    assert "the elector cannot continue" in broken.log.read_text()
     other = new_process().ready()
     leader = retrieval.wait(WAIT_MS, newer_than=1)
     assert leader is not None

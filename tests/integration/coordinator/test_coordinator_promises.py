@@ -102,7 +102,7 @@ def test_a_result_without_a_run_deletes_nothing(server: EmbeddedZooKeeper, stora
         files.delete_run(Run("job", ""))
 
 
-def test_a_result_that_keeps_files_keeps_those_that_it_does_not_name(server: EmbeddedZooKeeper, storage: Path) -> None:
+def test_a_result_that_keeps_files_keeps_unnamed_ones(server: EmbeddedZooKeeper, storage: Path) -> None:
     """Which checkpoints there are could not be read when the result was written."""
     store, grant = server.lead("default", "c")
     records, files = JobRecords(store, "default"), MetadataFiles(str(storage), "default")
@@ -160,7 +160,7 @@ def test_a_record_that_is_missing_fails_the_job_and_deletes_nothing(
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id"])
-def test_a_record_lost_while_the_job_runs_is_reported_and_not_retried_for_ever(
+def test_a_record_lost_while_the_job_runs_is_reported_and_not_retried_forever(
     running: Start, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper, storage: Path, lost: str
 ) -> None:
     leader, api, task_manager, _ = running(checkpoints=1)
@@ -192,7 +192,7 @@ def test_a_fenced_write_of_an_earlier_term_does_not_end_the_present_one(
     assert "no longer leads: this write of the first" not in caplog.text
 
 
-def test_a_write_that_hangs_from_an_earlier_term_holds_up_no_job_of_the_next(
+def test_a_hanging_write_of_an_earlier_term_blocks_no_job_of_the_next(
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     new_task_manager: NewTaskManager,
@@ -258,7 +258,7 @@ def _until_given_up(api: Caller, server: EmbeddedZooKeeper) -> None:
 
 
 @pytest.mark.parametrize("durable_first", [True, False])
-def test_a_cancel_during_a_load_that_then_fails_for_good_ends_the_job(
+def test_a_cancel_during_a_load_that_fails_permanently_ends_the_job(
     new_coordinator: NewCoordinator,
     caller: NewCaller,
     new_task_manager: NewTaskManager,

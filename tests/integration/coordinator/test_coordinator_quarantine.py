@@ -112,7 +112,10 @@ def test_a_start_that_no_seal_vouches_for_is_held_back_and_does_not_fail(
     former.submit("old", restore_from=str(file.parent))
     api = caller(leading(new_coordinator()))
     status = api.state("old", JobState.HELD_BACK)
-    assert f"the snapshot that it starts from, {file.as_uri()}; so it is held back" in status.message
+    assert (
+        f"the snapshot that it starts from, {file.as_uri()}, lacks the seal of this cluster; so it is held back"
+        in status.message
+    )
     assert "`lockgate zookeeper protect`" in status.message
     assert api("Release", m.ReleaseRequest("old")).state is JobState.WAITING_FOR_SLOTS
     api.state("old", JobState.HELD_BACK)
@@ -148,7 +151,10 @@ def test_such_a_start_is_held_back_too_when_the_storage_was_away_at_first(
     api.until("old", lambda status: "no route to the storage" in status.message)
     away.clear()
     status = api.state("old", JobState.HELD_BACK)
-    assert f"the snapshot that it starts from, {file.as_uri()}; so it is held back" in status.message
+    assert (
+        f"the snapshot that it starts from, {file.as_uri()}, lacks the seal of this cluster; so it is held back"
+        in status.message
+    )
     assert api.fails("Stop", m.StopRequest("old")).code() is grpc.StatusCode.FAILED_PRECONDITION
     assert api("Release", m.ReleaseRequest("old")).state is JobState.WAITING_FOR_SLOTS
     api.state("old", JobState.HELD_BACK)
@@ -242,7 +248,7 @@ def test_one_that_only_waits_for_slots_is_through(
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_a_leader_that_is_stopped_has_not_died_of_what_it_was_just_recovering(
+def test_a_stopped_leader_did_not_die_of_the_job_it_was_recovering(
     former: Former, new_coordinator: NewCoordinator, deaths: int
 ) -> None:
     """A restart of all coordinators, one after the other, must hold no job back."""

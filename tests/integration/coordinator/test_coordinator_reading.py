@@ -140,7 +140,7 @@ def test_a_job_that_had_ended_before_it_could_be_read_is_cleaned_up_and_its_watc
     assert api.status("good").job_key == "good"
 
 
-def test_a_read_that_hangs_holds_up_no_other_job(
+def test_a_read_that_hangs_blocks_no_other_job(
     fake_task_manager: FakeTaskManager,
     new_coordinator: NewCoordinator,
     caller: NewCaller,

@@ -262,7 +262,7 @@ def test_the_role_alone_decides_whether_a_job_is_confined(cluster: TestingCluste
             assert decode(m.JobGraph, runner.record.graph).confined is expected, key
 
 
-def test_a_private_place_is_refused_in_plain_words(cluster: TestingCluster) -> None:
+def test_a_private_place_is_refused_with_a_reason(cluster: TestingCluster) -> None:
     source = m.Vertex("source", operators=(m.Operator("read", kind=m.FileSource(path=str(cluster.file))),))
     why = re.escape(
         f"reads {cluster.file} (it belongs to the cluster itself); this needs the role code, which submit does"
@@ -343,7 +343,7 @@ def test_a_change_is_logged_before_it_is_made(
     assert line.endswith(": asked")
 
 
-def test_a_change_whose_caller_has_gone_is_logged(
+def test_a_change_whose_caller_has_disconnected_is_logged(
     cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lockgate.audit")
@@ -399,7 +399,7 @@ def _code(channel: grpc.Channel, path: str, metadata: tuple[tuple[str, str], ...
 
 def test_a_token_is_for_coordinators_alone(cluster: TestingCluster) -> None:
     token = Credentials(token=cluster.tokens["read"])
-    with pytest.raises(ClientError, match="a token does not open ZooKeeper"):
+    with pytest.raises(ClientError, match="a token gives no access to ZooKeeper"):
         Client(zookeeper="127.0.0.1:1", credentials=token)
     with Client([cluster.leader.address], "127.0.0.1:1", credentials=token) as client:
         assert client.jobs() == ()

@@ -84,7 +84,7 @@ def _nothing(until: threading.Event) -> Iterator[m.TaskManagerMessage]:
     yield from ()
 
 
-def test_calls_whose_request_never_comes_hold_nothing(api: Caller) -> None:
+def test_calls_whose_request_never_arrives_hold_nothing(api: Caller) -> None:
     silent = threading.Event()
     open_call = api._channel.stream_unary(SERVICES["JobService"]["GetCluster"].path)
     calls = [open_call.future(_bytes(silent), metadata=SECRET.metadata()) for _ in range(STREAMS)]
@@ -111,7 +111,7 @@ def test_a_call_without_its_request_is_refused_in_time(api: Caller, monkeypatch:
         late.result(WAIT_S)
     silent.set()
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert "no request came" in caught.value.details()
+    assert "no request arrived" in caught.value.details()
 
 
 def test_a_stream_that_ends_without_its_request_is_refused(api: Caller) -> None:
@@ -125,14 +125,14 @@ def test_a_stream_that_ends_without_its_request_is_refused(api: Caller) -> None:
 @pytest.mark.parametrize(
     "path", [b"/lockgate.v1.JobService/\xff\xfe", b"/\xc3\x28", b"/lockgate.v1.JobService/Nothing"]
 )
-def test_an_unknown_method_is_refused_without_harm(api: Caller, path: bytes) -> None:
+def test_an_unknown_method_is_refused_harmlessly(api: Caller, path: bytes) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         api._channel.unary_unary(path)(b"", timeout=WAIT_S)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert answers(api)
 
 
-def test_watchers_that_go_in_the_middle_of_a_message_leave_no_trace(
+def test_watchers_that_disconnect_in_the_middle_of_a_message_leave_no_trace(
     api: Caller, leader: Coordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
     api("Submit", m.SubmitRequest("job", graph()))
@@ -180,7 +180,7 @@ def test_connected_task_managers_are_bounded_and_the_setting_is_named(
     poll(lambda: second.connect(leader.address).status is None)
 
 
-def test_a_registration_that_comes_as_the_term_ends_is_answered(
+def test_a_registration_at_the_end_of_the_term_is_answered(
     leader: Coordinator, new_task_manager: NewTaskManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dispatcher = leader.dispatcher

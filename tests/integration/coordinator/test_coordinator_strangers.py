@@ -118,15 +118,13 @@ def test_a_request_of_countless_elements_is_refused_before_they_are_made(
     assert friend("List", m.ListRequest()).jobs == ()
 
 
-def test_a_question_that_cannot_be_read_is_no_fault_of_the_server(
-    friend: Caller, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_request_is_not_the_servers_fault(friend: Caller, caplog: pytest.LogCaptureFixture) -> None:
     methods = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch", f"{REFLECTION}/ServerReflectionInfo")
     for method in methods:
         with pytest.raises(grpc.RpcError) as refused:
             list(friend._channel.stream_stream(f"/{method}")(iter((b"\xff\xff",)), timeout=WAIT_S))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert refused.value.details().startswith("this is no ")
+        assert refused.value.details().startswith("this is not a ")
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -163,7 +161,7 @@ def test_a_free_method_that_is_sent_no_request_ends(friend: Caller, monkeypatch:
             friend._channel.stream_unary(path)(_silence(ended := threading.Event()), timeout=WAIT_S)
         ended.set()
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert "no request came" in caught.value.details()
+        assert "no request arrived" in caught.value.details()
 
 
 def _silence(ended: threading.Event) -> Iterator[bytes]:

@@ -45,7 +45,7 @@ def large() -> m.JobGraph:
     )
 
 
-def test_a_start_that_takes_long_to_read_is_read_once_however_often_the_client_asks(
+def test_a_slowly_read_start_is_read_once_however_often_the_client_asks(
     running: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, api, _, _ = running(checkpoints=1)

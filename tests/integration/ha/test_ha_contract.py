@@ -81,7 +81,7 @@ def test_nodes_are_made_changed_and_removed(session: Session, base: str) -> None
     ],
     ids=str,
 )
-def test_what_does_not_fit_undoes_the_whole_transaction(
+def test_a_conflict_rolls_the_whole_transaction_back(
     session: Session, base: str, operation: Create | Put | Delete | Check, path: str
 ) -> None:
     session.transact([Create(f"{base}/a"), Put(f"{base}/a", b"1"), Create(f"{base}/p"), Create(f"{base}/p/c")])
@@ -112,7 +112,7 @@ def test_sequential_names_rise(session: Session, base: str) -> None:
     assert all(len(item.rsplit("-", 1)[1]) == 10 for item in made)
 
 
-def test_ephemeral_nodes_go_with_their_session(world: World, session: Session, base: str) -> None:
+def test_ephemeral_nodes_vanish_with_their_session(world: World, session: Session, base: str) -> None:
     other = world.open()
     other.transact([Create(f"{base}/e", ephemeral=True)])
     node = session.get(f"{base}/e")
@@ -214,7 +214,7 @@ def test_a_session_survives_a_broken_connection(world: World, base: str) -> None
 
 
 @with_tls
-def test_an_expired_session_is_lost_for_good(world: World, base: str) -> None:
+def test_an_expired_session_is_permanently_lost(world: World, base: str) -> None:
     lost = threading.Event()
     session = world.connector.open(lambda state, _: lost.set() if state is SessionState.LOST else None)
     world.sessions.append(session)
@@ -316,11 +316,11 @@ def test_without_its_contender_no_coordinator_is_granted(world: World) -> None:
     assert session.get(paths.leader) is None
 
 
-def test_a_grant_of_a_session_that_is_gone_is_refused(world: World) -> None:
+def test_a_grant_of_an_ended_session_is_refused(world: World) -> None:
     old = world.open()
     grant = lead(world, old, "a")
     store = SessionStore(world.cluster, world.open())
-    with pytest.raises(Fenced, match="is gone"):
+    with pytest.raises(Fenced, match="has ended"):
         store.commit(grant, [Create(f"{Paths(world.cluster).jobs}/j")])
 
 
@@ -335,7 +335,7 @@ def test_the_epoch_rewritten_with_the_same_token_fences_no_leader(world: World) 
 
 
 @pytest.mark.parametrize("said", [0, 1, 41])
-def test_the_epoch_version_of_a_grant_is_no_proof(world: World, said: int) -> None:
+def test_the_epoch_version_of_a_grant_proves_nothing(world: World, said: int) -> None:
     """1 is right. Whatever it says, a leader's write is done and a zombie's is not."""
     session = world.open()
     grant = dataclasses.replace(lead(world, session, "a"), epoch_version=said)
@@ -346,7 +346,7 @@ def test_the_epoch_version_of_a_grant_is_no_proof(world: World, said: int) -> No
         SessionStore(world.cluster, session).commit(grant, [Delete(path)])
 
 
-def test_joining_again_keeps_the_place_and_rejoining_goes_last(world: World) -> None:
+def test_joining_again_keeps_the_place_and_rejoining_moves_to_the_end(world: World) -> None:
     paths, session = Paths(world.cluster), world.open()
     steps.prepare(session, paths)
     me = LeaderRecord(coordinator_id="a", address="x:1", pid=4)

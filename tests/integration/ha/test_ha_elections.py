@@ -302,7 +302,7 @@ def test_an_elector_that_cannot_start_over_says_so_and_has_the_process_ended(
     monkeypatch.setattr(a.elector._machine, "handle", _fail)
     a.elector.step_down("anything")
     assert a.broken.wait(WAIT_S)
-    assert "the elector cannot go on" in caplog.text
+    assert "the elector cannot continue" in caplog.text
     assert "a mistake in the machine" in caplog.text
     assert "a second mistake, in the listener" in caplog.text
 

@@ -110,7 +110,7 @@ def test_a_record_that_was_not_written_by_the_cluster_is_refused(world: World) -
     with pytest.raises(UnsealedRecord, match="not sealed with the cluster's secret"):
         records.job("job")
     session.transact([Put(path, Protection(world.cluster, OTHER).seal(path, encode(JobRecord("job", "run"))))])
-    with pytest.raises(UnsealedRecord, match="not of this place or not of this secret"):
+    with pytest.raises(UnsealedRecord, match="for another path or another secret"):
         records.found("job")
     assert records.jobs() == ()
 
@@ -164,7 +164,7 @@ def test_a_planted_contender_is_not_in_line(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made_with", "opened_with", "told"),
+    ("made_with", "opened_with", "message"),
     [
         ("", "a secret of this test", "lockgate zookeeper protect"),
         (OTHER, "a secret of this test", "another secret"),
@@ -173,7 +173,7 @@ def test_a_planted_contender_is_not_in_line(world: World) -> None:
     ids=["an old cluster", "another secret", "no secret"],
 )
 def test_a_cluster_of_another_owner_is_refused_with_a_message(
-    world: World, caplog: pytest.LogCaptureFixture, made_with: str, opened_with: str, told: str
+    world: World, caplog: pytest.LogCaptureFixture, made_with: str, opened_with: str, message: str
 ) -> None:
     caplog.set_level(logging.WARNING, "lockgate_ha")
     made, opened = Protection(world.cluster, made_with), Protection(world.cluster, opened_with)
@@ -186,8 +186,8 @@ def test_a_cluster_of_another_owner_is_refused_with_a_message(
     while not (candidate.elector.refusal and retrieval.refusal):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert told in candidate.elector.refusal
-    assert told in retrieval.refusal
+    assert message in candidate.elector.refusal
+    assert message in retrieval.refusal
     assert not candidate.elector.wait_connected(0)
     assert not retrieval.has_answered
     retrieval.stop()

@@ -166,7 +166,7 @@ def test_the_secret_can_be_changed(
         open_session(Protection(cluster_name, SECRET)).get(Paths(cluster_name).base)
 
 
-def test_lockgate_goes_to_the_new_secret(
+def test_the_lockgate_node_moves_to_the_new_secret(
     protect: Protect, open_session: Callable[[Protection], Session], cluster_name: str
 ) -> None:
     former, own = (open_session(Protection(cluster_name, secret)) for secret in (SECRET, OTHER))
@@ -174,7 +174,7 @@ def test_lockgate_goes_to_the_new_secret(
     check_handed_over((ROOT,), former, own, lambda: protect(OTHER, former=SECRET))
 
 
-def test_what_a_server_of_the_former_secret_has_closed_goes_to_the_new_one(
+def test_nodes_restricted_under_the_former_secret_move_to_the_new_one(
     own_zookeeper: ZooKeeperServer,
     protect: Protect,
     open_session: Callable[[Protection], Session],
@@ -216,7 +216,7 @@ def test_a_planted_record_is_not_sealed_when_the_secret_is_changed(
     assert "/graph cannot be read: it is not sealed" in str(refused.exception)
 
 
-def test_a_cluster_that_runs_or_is_not_there_is_left_alone(
+def test_a_running_or_missing_cluster_is_left_alone(
     protect: Protect, open_session: Callable[[Protection], Session], cluster_name: str
 ) -> None:
     missing = protect(SECRET)

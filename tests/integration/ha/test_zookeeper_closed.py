@@ -97,7 +97,7 @@ def test_a_name_that_a_stranger_took_first_is_taken_back(own_zookeeper: ZooKeepe
         server.stop()
 
 
-def test_clusters_of_other_secrets_are_let_in_where_it_is_shared(tmp_path: Path, client: Client) -> None:
+def test_clusters_of_other_secrets_have_access_with_shared(tmp_path: Path, client: Client) -> None:
     server = ZooKeeperServer(tmp_path, secret=SECRET, shared=True)
     server.start()
     try:

@@ -57,18 +57,18 @@ def foreign(tls: TlsFiles, other: TlsFiles) -> dict[str, TlsFiles | None]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         ("plain text", "speaks TLS only; set zookeeper.tls"),
-        ("no certificate", "wants a certificate; set zookeeper.certificate and zookeeper.key"),
+        ("no certificate", "requires a certificate; set zookeeper.certificate and zookeeper.key"),
         ("a certificate of another authority", r"does not accept the certificate .*/other\.pem "),
-        ("another authority", r"shows a certificate that .*/ca\.pem does not vouch for"),
+        ("another authority", r"has a certificate that .*/ca\.pem has not signed"),
     ],
 )
-def test_who_is_not_of_the_authority_gets_no_session(
-    tls_zookeeper: ZooKeeperServer, foreign: dict[str, TlsFiles | None], kind: str, told: str
+def test_a_client_without_a_certificate_of_the_authority_gets_no_session(
+    tls_zookeeper: ZooKeeperServer, foreign: dict[str, TlsFiles | None], kind: str, message: str
 ) -> None:
-    with pytest.raises(StoreUnavailable, match=rf"^ZooKeeper at {tls_zookeeper.address} {told}"):
+    with pytest.raises(StoreUnavailable, match=rf"^ZooKeeper at {tls_zookeeper.address} {message}"):
         connect(tls_zookeeper.address, timeout_ms=NO_SESSION_MS, tls=foreign[kind])
 
 
@@ -79,7 +79,7 @@ def test_a_server_without_tls_is_named(zookeeper: ZooKeeperServer, tls: TlsFiles
         connect(zookeeper.address, timeout_ms=NO_SESSION_MS, tls=tls)
 
 
-def test_a_stopped_server_is_no_matter_of_tls(tls: TlsFiles) -> None:
+def test_a_stopped_server_is_not_a_tls_problem(tls: TlsFiles) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with pytest.raises(StoreUnavailable, match=r"^ZooKeeper does not answer at .*; start `lockgate zookeeper`"):
@@ -111,13 +111,13 @@ def test_the_server_of_another_host_gets_no_word(tls: TlsFiles) -> None:
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"127.0.0.2:{listening.getsockname()[1]}"
-        with pytest.raises(StoreUnavailable, match=rf"^ZooKeeper at {address} shows a certificate of another host"):
+        with pytest.raises(StoreUnavailable, match=rf"^ZooKeeper at {address} has a certificate of another host"):
             connect(address, timeout_ms=NO_SESSION_MS, tls=tls)
         listening.shutdown(socket.SHUT_RDWR)
     assert b"".join(heard) == b""
 
 
-def test_the_key_is_nobody_elses_and_in_no_command_line(tls_zookeeper: ZooKeeperServer, tls: TlsFiles) -> None:
+def test_the_key_is_private_and_in_no_command_line(tls_zookeeper: ZooKeeperServer, tls: TlsFiles) -> None:
     key = Path(tls.key).read_text().splitlines()[1]
     holding = [
         path for path in tls_zookeeper.data_dir.rglob("*") if path.is_file() and key in path.read_text(errors="replace")
@@ -209,7 +209,7 @@ def test_health_asks_over_tls(
     address = tls_zookeeper.address
     assert ask(address, "--config", config()) == f"{address} is ready\n"
     assert "is not ready: ZooKeeper" in (said := ask(address, "--config", config(authority=other.authority)))
-    assert "does not vouch for" in said
+    assert "has not signed" in said
     assert "speaks TLS only" in ask(address)
     assert "does not speak TLS" in ask(zookeeper.address, "--config", config())
 

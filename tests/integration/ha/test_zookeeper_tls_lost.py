@@ -67,9 +67,9 @@ def wrong_certificate(mine: TlsFiles, other: TlsFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("renew", "told"),
+    ("renew", "message"),
     [
-        (wrong_authority, "does not vouch for (unable to get local issuer certificate); check zookeeper.authority"),
+        (wrong_authority, "has not signed (unable to get local issuer certificate); check zookeeper.authority"),
         (wrong_certificate, "it has to be of an authority that ZooKeeper trusts"),
     ],
 )
@@ -79,7 +79,7 @@ def test_wrongly_renewed_files_are_named_once(
     other: TlsFiles,
     caplog: pytest.LogCaptureFixture,
     renew: Callable[[TlsFiles, TlsFiles], None],
-    told: str,
+    message: str,
 ) -> None:
     session = connector(tls_zookeeper.address, SESSION_MS, tls=mine).open()
     try:
@@ -88,13 +88,13 @@ def test_wrongly_renewed_files_are_named_once(
         cut(session)
         wait_until(lambda: bool(said(caplog)), caplog.messages)
         assert f"{SAID}ZooKeeper at {tls_zookeeper.address} " in said(caplog)[0]
-        assert told in said(caplog)[0]
+        assert message in said(caplog)[0]
     finally:
         session.close()
     assert len(said(caplog)) == 1
 
 
-def test_a_server_that_comes_back_without_tls_is_named(
+def test_a_server_restarted_without_tls_is_named(
     tls: TlsFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = ZooKeeperServer(tmp_path / "data", tls=tls)
@@ -114,7 +114,7 @@ def test_a_server_that_comes_back_without_tls_is_named(
         server.stop()
 
 
-def test_a_leader_tells_its_clients_why_until_it_is_over(
+def test_a_leader_gives_its_clients_the_reason_until_the_outage_is_over(
     tls_zookeeper: ZooKeeperServer,
     mine: TlsFiles,
     tls: TlsFiles,

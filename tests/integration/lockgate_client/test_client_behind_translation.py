@@ -38,7 +38,7 @@ def test_the_leader_is_reached_where_it_was_asked(hidden: Cluster) -> None:
         assert client.leader().address == ELSEWHERE.format(1)  # what the cluster calls it
 
 
-def test_a_standbys_hint_is_followed_to_where_the_new_leader_was_asked(hidden: Cluster) -> None:
+def test_a_standbys_hint_leads_to_the_new_leader(hidden: Cluster) -> None:
     with client_of(hidden) as client:
         client.submit("k", GRAPH)
         hidden.lead(hidden.coordinators[1])
@@ -48,7 +48,7 @@ def test_a_standbys_hint_is_followed_to_where_the_new_leader_was_asked(hidden: C
         assert hidden.coordinators[1].calls.count("Get") == 1
 
 
-def test_a_watch_goes_on_at_the_next_leader(hidden: Cluster) -> None:
+def test_a_watch_continues_at_the_next_leader(hidden: Cluster) -> None:
     leader, standby = hidden.coordinators[:2]
     with client_of(hidden) as client:
         client.submit("k", GRAPH)

@@ -114,7 +114,7 @@ def _wait(thaw: threading.Event) -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, "4 slots needed, 2 there", InvalidJob, "refuses the job: 4 slots needed"),
         (grpc.StatusCode.ALREADY_EXISTS, "'k' was submitted from /a", KeyTaken, "'k' was submitted from /a"),
         (grpc.StatusCode.UNAUTHENTICATED, "pickled functions need the secret", NotAllowed, "LOCKGATE_SECRET_FILE"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "too much for the coordinator"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "70 MB", ClientError, "exceeds a limit of the coordinator"),
         (grpc.StatusCode.INTERNAL, "boom", ClientError, "boom; see its log for details"),
         (grpc.StatusCode.FAILED_PRECONDITION, "the job has ended", ClientError, "the job has ended"),
         (grpc.StatusCode.UNIMPLEMENTED, "what?", ClientError, "not a Lockgate coordinator"),
@@ -149,7 +149,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_an_unreachable_cluster_is_reported_with_what_was_tried_and_what_to_do() -> None:
+def test_an_unreachable_cluster_is_reported_with_the_addresses_and_the_remedy() -> None:
     with (
         Client(["127.0.0.1:1", "127.0.0.1:2"], origin="--cluster") as client,
         pytest.raises(ClusterUnreachable) as caught,
@@ -168,7 +168,7 @@ def test_another_machine_is_reached_with_tls_only() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_name_that_means_no_host_is_nobody_there(tmp_path: Path) -> None:
+def test_a_name_that_does_not_resolve_has_no_listener(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     with (
         Client(["coordinator.invalid:7070"], credentials=Credentials(SECRET, tls)) as client,
@@ -191,7 +191,7 @@ def test_coordinators_without_a_leader_are_distinguished_from_no_coordinators(
         directory.close()
 
 
-def test_watch_goes_on_at_the_next_leader_without_repeating_events(cluster: Cluster, client: Client) -> None:
+def test_watch_continues_at_the_next_leader_without_repeating_events(cluster: Cluster, client: Client) -> None:
     first, second = cluster.coordinators
     client.submit("k", GRAPH)
     lost: list[str] = []

@@ -80,7 +80,7 @@ def test_a_client_follows_zookeeper_from_leader_to_leader(
         session.close()
 
 
-def test_zookeeper_helps_when_the_known_coordinators_are_gone(
+def test_zookeeper_helps_when_the_known_coordinators_are_unreachable(
     cluster: Cluster, zookeeper: ZooKeeperServer, cluster_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory_module, "FIRST_ANSWER_MS", 100)

@@ -55,7 +55,7 @@ def test_status_shows_every_process_its_slots_and_the_jobs(
     assert found["jobs"] == {"RUNNING": 2, "FAILED": 1}
 
 
-def test_status_names_what_a_cluster_lacks(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_names_the_missing_processes(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     del cluster.coordinators[1:]
     assert run(["status"]) == 0
     shown = capsys.readouterr().out
@@ -121,7 +121,7 @@ def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureF
     assert [submission.job_key for submission in cluster.submissions] == ["k", "k"]
 
 
-def test_submit_prints_what_the_leader_warns_of(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_prints_the_leaders_warnings(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.warnings = ("Checkpoints are at least once.",)
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "warning: Checkpoints are at least once."
@@ -160,12 +160,12 @@ def test_a_job_that_fails_just_after_its_start_is_still_caught(
         (
             m.JobState.WAITING_FOR_SLOTS,
             "waiting for slots",
-            "It starts by itself when a task manager joins or another job ends",
+            "It starts automatically when a task manager joins or another job ends",
         ),
         (m.JobState.RESTARTING, "restarting", "It continues by itself"),
     ],
 )
-def test_submit_of_a_job_that_waits_says_for_what_and_what_comes_next(
+def test_submit_of_a_waiting_job_gives_the_reason_and_the_next_commands(
     cluster: Cluster,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -303,7 +303,7 @@ def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().err == ("error: no job 'nope' on this cluster; `lockgate jobs` lists its jobs\n")
 
 
-def test_a_job_is_handed_to_nobody_where_nobody_can_prove_to_be_the_cluster(
+def test_a_job_is_not_submitted_if_no_coordinator_proves_to_be_the_cluster(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without secret, token and TLS, whoever listens at an address that the cluster has left could take it."""

@@ -68,7 +68,7 @@ class Terminal:
         os.close(self._fd)
 
 
-def test_one_view_where_there_is_no_terminal(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_one_view(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.task_managers = (m.TaskManagerStatus("tm-0", "h:1", 7, 4, 1),)
     ended = reading("old", 5, m.JobState.FAILED, submitted_unix_ms=2000, error="disk full\nat line 1")
     cluster.jobs = {"old": (m.JobGraph(), ended), "words": (m.JobGraph(), reading("words", 1234, submitted_unix_ms=1))}

@@ -103,7 +103,7 @@ def test_every_type_as_a_key(postgresql: PostgresqlServer, url: str, sink: Calla
     assert postgresql.execute("SELECT n FROM t ORDER BY n", url) == [(3,), (4,)], "updated, not added"
 
 
-def test_columns_are_distinguished_whatever_their_names(
+def test_columns_are_distinguished_with_any_names(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     schema = pa.schema([(name, pa.int64()) for name in ODD_NAMES])
@@ -114,7 +114,7 @@ def test_columns_are_distinguished_whatever_their_names(
     assert postgresql.execute("SELECT * FROM t", url) == [(0, -1, -2, 3, -4, -5, -6, -7, -8, -9, -10)]
 
 
-def test_more_rows_than_go_into_one_statement(
+def test_more_rows_than_one_statement_holds(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     schema = pa.schema([("k", pa.int64())])
@@ -122,7 +122,7 @@ def test_more_rows_than_go_into_one_statement(
     assert postgresql.execute("SELECT count(*), count(DISTINCT k) FROM t", url) == [(25_001, 25_001)]
 
 
-def test_a_moment_is_the_same_whatever_the_servers_time_zone(
+def test_a_moment_is_the_same_in_every_time_zone_of_the_server(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     postgresql.execute(f"ALTER DATABASE {sa.make_url(url).database} SET timezone = 'Asia/Tokyo'")
@@ -135,7 +135,7 @@ def test_a_moment_is_the_same_whatever_the_servers_time_zone(
     ]
 
 
-def test_the_ledger_lies_in_the_schema_of_the_table(
+def test_the_ledger_is_in_the_schema_of_the_table(
     postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
 ) -> None:
     postgresql.execute("CREATE SCHEMA app", url)
@@ -232,7 +232,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
     assert postgresql.execute("SELECT k, n FROM t ORDER BY k", url) == [("a", 1), ("b", 2)]
 
 
-def test_a_server_that_dies_is_a_fault_and_the_next_attempt_goes_on(
+def test_a_server_that_dies_is_a_fault_and_the_next_attempt_continues(
     own_postgresql: PostgresqlServer, sink: Callable[..., SqlWriter]
 ) -> None:
     url = own_postgresql.new_database()
@@ -260,9 +260,7 @@ def test_a_server_that_dies_is_a_fault_and_the_next_attempt_goes_on(
         ({"database": "nowhere"}, 'database "nowhere" does not exist'),
     ],
 )
-def test_a_connection_that_is_refused_for_good_is_the_authors_error(
-    url: str, change: dict[str, str], message: str
-) -> None:
+def test_a_permanently_refused_connection_is_the_authors_error(url: str, change: dict[str, str], message: str) -> None:
     wrong = sa.make_url(url).set(**change).render_as_string(hide_password=False)  # type: ignore[arg-type]
     context = SinkContext("job", "run", 1, "v", 0, "op", "operator 'op'")
     with pytest.raises(UserError, match=re.escape(message)) as caught:
@@ -324,7 +322,7 @@ def test_a_table_that_does_not_fit_is_refused_at_the_start(
         ),
     ],
 )
-def test_a_user_without_the_right_to_create_tables_learns_which_one_is_missing(
+def test_a_user_without_the_right_to_create_tables_is_told_the_missing_one(
     postgresql: PostgresqlServer, url: str, is_there: bool, message: str
 ) -> None:
     if is_there:

@@ -204,7 +204,7 @@ WIDER: dict[pa.DataType, list[str]] = {
 
 @FEW
 @given(st.data())
-def test_a_column_that_is_accepted_gives_back_what_it_was_given(database: Tables, data: st.DataObject) -> None:
+def test_an_accepted_column_returns_its_values_unchanged(database: Tables, data: st.DataObject) -> None:
     values, columns, ddl = dict(_storable()), {}, []
     for kind, declared in ((kind, declared) for kind, several in WIDER.items() for declared in several):
         found = data.draw(st.lists(st.none() | values[kind], min_size=5, max_size=5))

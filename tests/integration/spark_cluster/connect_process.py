@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 def main(text: str) -> int:
-    """See the module."""
+    """Prints how the loss of the server looks to the engine."""
     spec = json.loads(text)
     lost: SimpleQueue[str] = SimpleQueue()
     engine = SparkEngine(spec["master"], {}, 1, spec["work"])

@@ -86,7 +86,7 @@ def commit_and_cancel(program: ChainProgram, ui: str) -> str:
 
 
 def main(text: str) -> int:
-    """See the module."""
+    """Prints how the cancelled commit ended."""
     spec = json.loads(text)
     engine = SparkEngine(spec["master"], {}, 1, spec["work"])
     try:

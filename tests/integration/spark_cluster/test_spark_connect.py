@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(60
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Path(__file__).parent.with_name("taskmanager_spark")
 THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functions with state, confined SQL
-    f"{ENGINE}/test_spark_windows.py::test_windows_fire_while_the_stream_goes_on",
+    f"{ENGINE}/test_spark_windows.py::test_windows_fire_while_the_stream_continues",
     f"{ENGINE}/test_spark_windows.py::test_sessions_are_exact_across_attempts",
     f"{ENGINE}/test_spark_windows.py::test_the_highest_time_is_known_behind_a_view_that_the_author_has_made",
     f"{ENGINE}/test_spark_interval_join.py::test_pairs_are_exact_across_attempts_and_in_time_for_windows_behind_them",

@@ -166,7 +166,7 @@ def listening(port: int) -> list[str]:
 
 
 def main(text: str) -> int:
-    """See the module."""
+    """Counts the words and prints what Spark reports."""
     spec = json.loads(text)
     try:
         engine = SparkEngine(spec["master"], spec["options"], 2, spec["work"], driver=Driver("tm-1"))

@@ -40,7 +40,7 @@ def test_metadata_is_written_read_listed_and_deleted(s3: S3Server) -> None:
     assert s3.address not in str(caught.value), "options are no part of a message"
 
 
-def test_a_graph_comes_back_and_a_run_goes_as_a_whole(s3: S3Server) -> None:
+def test_a_graph_round_trips_and_a_run_is_deleted_as_a_whole(s3: S3Server) -> None:
     files = MetadataFiles(s3.uri("base"), "c")
     stored = files.write_graph(RUN, b"graph" * 1000)
     assert files.read_graph(stored.pointer, stored.checksum) == b"graph" * 1000
@@ -52,7 +52,7 @@ def test_a_graph_comes_back_and_a_run_goes_as_a_whole(s3: S3Server) -> None:
     files.delete_run(RUN)
 
 
-def test_a_storage_of_the_jobs_own_has_options_of_its_own(s3: S3Server, tmp_path: Path) -> None:
+def test_a_jobs_own_storage_has_its_own_options(s3: S3Server, tmp_path: Path) -> None:
     files, own = MetadataFiles(str(tmp_path), "c"), s3.uri("own/")
     run = Run("job", "run", own)
     stored = files.write(run, METADATA, encode(METADATA))

@@ -127,7 +127,7 @@ class FakeFactory:
         return tuple(SplitState(name, 0, 100) for name in ("0", "1") if name not in known), True
 
     def interrupt_user_code(self, thread: int) -> None:
-        """See ProgramFactory. There is no author's code here."""
+        """Does nothing: there is no author's code here."""
 
     def warm_python(self) -> None:
         """There is no Spark here."""

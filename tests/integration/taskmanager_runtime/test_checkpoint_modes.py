@@ -149,7 +149,7 @@ def _finish(leader: Leader, world: World, states: dict[tuple[str, int], SubtaskS
     leader.checkpoint(checkpoint_id + 1, terminal=True)
 
 
-def test_an_unaligned_barrier_overtakes_full_queues_and_what_it_overtook_is_processed_after_a_restore(
+def test_an_unaligned_barrier_overtakes_full_queues_and_overtaken_records_are_processed_after_a_restore(
     new_leader: NewLeader, managers: list[TaskManager], world: World
 ) -> None:
     leader = new_leader(CheckpointMode.UNALIGNED)

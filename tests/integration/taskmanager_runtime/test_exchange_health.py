@@ -50,7 +50,7 @@ def refusal(channel: grpc.Channel, method: str, data: bytes) -> grpc.RpcError:
 
 
 @pytest.mark.parametrize("method", ["Check", "Watch"])
-def test_what_cannot_be_read_or_is_too_large_is_refused(
+def test_unreadable_or_too_large_requests_are_refused(
     channel: grpc.Channel, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert refusal(channel, method, b"\xff\xff").code() is StatusCode.INVALID_ARGUMENT
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_or_is_too_large_is_refused(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_service_that_is_not_there_is_not_found_and_watched_until_it_is(channel: grpc.Channel) -> None:
+def test_a_missing_service_is_not_found_and_watched_until_it_appears(channel: grpc.Channel) -> None:
     stub = health_pb2_grpc.HealthStub(channel)
     with pytest.raises(grpc.RpcError) as caught:
         stub.Check(asked("other"), timeout=WAIT_S)
@@ -69,7 +69,7 @@ def test_a_service_that_is_not_there_is_not_found_and_watched_until_it_is(channe
     watch.cancel()
 
 
-def test_a_watcher_hears_each_change_and_the_end(server: ExchangeServer, channel: grpc.Channel) -> None:
+def test_a_watcher_receives_each_change_and_the_end(server: ExchangeServer, channel: grpc.Channel) -> None:
     stub = health_pb2_grpc.HealthStub(channel)
     watch = stub.Watch(asked(), timeout=WAIT_S)
     assert next(watch).status == NOT_SERVING

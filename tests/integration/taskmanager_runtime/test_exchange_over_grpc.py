@@ -248,7 +248,7 @@ def test_a_sender_blocked_by_a_slow_receiver_waits_on_once_its_channel_is_taken(
         flooding.result(WAIT_S)
 
 
-def test_a_receiver_that_goes_away_breaks_the_sender(exchange: TestingExchange) -> None:
+def test_a_receiver_that_disconnects_breaks_the_sender(exchange: TestingExchange) -> None:
     output = exchange.output()
     output.send(pa.table({"v": [1]}))
     _take(exchange.gate, 1)
@@ -286,7 +286,7 @@ class TestMutualTls:
                     list(call(iter(()), metadata=exchange.credentials.metadata(), timeout=WAIT_S))
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
-    def test_a_renewed_certificate_is_shown_however_long_others_keep_their_channels(
+    def test_a_renewed_certificate_is_used_while_old_channels_stay_open(
         self, exchange: TestingExchange, tmp_path: Path
     ) -> None:
         """A channel connects with the certificate that it was made with, also when it has lost its connection."""
@@ -441,18 +441,18 @@ def _records(data: bytes, rows: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("element", "told"),
+    ("element", "problem"),
     [
-        (_records(b"nonsense", 1), "an element cannot be read: it is no Arrow data"),
+        (_records(b"nonsense", 1), "an element cannot be read: it is not Arrow data"),
         (_records(_bomb(), 1), "an element cannot be read: it is compressed"),
-        (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, and 1 were announced"),
+        (_records(to_message(pa.table({"v": [1, 2]})).arrow_ipc, 1), "says 2 rows, but 1 were announced"),
         (b"\xff\xff nonsense", "cannot be read"),
         (encode(StreamElement(ChannelOpen(1, None, None))), "neither records nor a control element"),
     ],
     ids=["nonsense", "bomb", "rows", "message", "second hello"],
 )
 def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
-    exchange: TestingExchange, element: bytes, told: str, caplog: pytest.LogCaptureFixture
+    exchange: TestingExchange, element: bytes, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     done = threading.Event()
 
@@ -463,7 +463,7 @@ def test_an_element_that_cannot_be_read_breaks_the_channel_with_a_sentence(
 
     call = exchange.peers.acquire(Peer(exchange.address, "")).stream_stream(f"/{rpc.full_name('ExchangeService')}/Open")
     answers = call(requests(), metadata=exchange.credentials.metadata())
-    assert told in exchange.gate_lost.get(timeout=WAIT_S)
+    assert problem in exchange.gate_lost.get(timeout=WAIT_S)
     done.set()
     assert len(list(answers)) == 1
     assert not [record for record in caplog.records if record.exc_info]

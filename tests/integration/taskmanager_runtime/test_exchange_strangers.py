@@ -71,7 +71,7 @@ def wrong(channel: grpc.Channel, credentials: Credentials) -> grpc.RpcError:
     return caught.value
 
 
-def test_calls_whose_request_never_comes_hold_nothing(address: str, channel: grpc.Channel, gate: InputGate) -> None:
+def test_calls_whose_request_never_arrives_hold_nothing(address: str, channel: grpc.Channel, gate: InputGate) -> None:
     over = threading.Event()
     silent = [
         channel.stream_stream(path)(silence(over), timeout=WAIT_S)
@@ -108,10 +108,10 @@ def test_a_call_whose_request_does_not_come_ends(
         list(channel.stream_stream(f"{HEALTH}/{method}")(silence(over), timeout=WAIT_S))
     over.set()
     assert caught.value.code() is StatusCode.DEADLINE_EXCEEDED
-    assert "no request came" in caught.value.details()
+    assert "no request arrived" in caught.value.details()
 
 
-def test_wrong_credentials_are_told_nothing_and_wait_longer_each_time(
+def test_wrong_credentials_get_no_details_and_wait_longer_each_time(
     address: str, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As at a coordinator. Proofs do not wait: one may be for the process that was at this address before."""

@@ -140,7 +140,7 @@ def test_messages_queued_without_a_stream_are_sent_on_the_next_one(
     assert guest.greeting(leader) == [ACK]
 
 
-def test_another_leader_receives_none_of_it(guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]) -> None:
+def test_another_leader_receives_no_report(guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator]) -> None:
     first, second = new_coordinator(token=5), new_coordinator(token=6)
     guest.meet(first)
     guest.client.send(ACK)
@@ -185,7 +185,7 @@ UNSENDABLE = "r\udce9sum\u00e9.csv"  # a file's name that is no Unicode, as Pyth
     ],
     ids=["report", "splits", "decline", "too large", "too many"],
 )
-def test_a_message_that_cannot_be_sent_holds_up_no_other(
+def test_a_message_that_cannot_be_sent_delays_no_other(
     guest: Guest, new_coordinator: Callable[..., ScriptedCoordinator], body: Any, instead: str
 ) -> None:
     leader = new_coordinator(token=5)

@@ -92,7 +92,7 @@ def test_a_planted_leader_gets_no_secret_and_its_orders_are_ignored(
     assert "does not prove that it knows the cluster's secret" in messages
 
 
-def test_a_stranger_that_passes_a_call_on_to_the_real_process_gets_no_proof_either(credentials: Credentials) -> None:
+def test_a_stranger_that_forwards_a_call_to_the_real_process_gets_no_proof(credentials: Credentials) -> None:
     real = ExchangeServer(credentials, TokenFence(), GateRegistry())
     with Impostor([encode(ExchangeSignal(accepted=True))], relay_to=real.start("127.0.0.1:0")) as relay:
         peers, lost = PeerChannels(credentials), queue.Queue[str]()

@@ -141,7 +141,7 @@ def test_errors_of_records_are_distinguished_from_errors_without_any_record(
     assert (report.cause, report.error) == (cause, str(error))
 
 
-def test_an_interruption_that_comes_before_the_work_it_would_stop_is_repeated(runtime: TestingRuntime) -> None:
+def test_an_interruption_before_its_work_begins_is_repeated(runtime: TestingRuntime) -> None:
     runtime.world.process_gate.clear()
     runtime.leader.deploy(1)
     runtime.leader.assign(1_000_000)
@@ -153,7 +153,7 @@ def test_an_interruption_that_comes_before_the_work_it_would_stop_is_repeated(ru
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SnapshotTooLarge("17 MiB, at most 16")])
-def test_a_failed_upload_declines_the_checkpoint_and_the_stream_goes_on(
+def test_a_failed_upload_declines_the_checkpoint_and_the_stream_continues(
     runtime: TestingRuntime, error: Exception
 ) -> None:
     runtime.world.fail_persist = error
@@ -170,7 +170,7 @@ def test_a_failed_upload_declines_the_checkpoint_and_the_stream_goes_on(
     assert runtime.world.visible == expected(100, 2)
 
 
-def test_a_barrier_lost_at_one_source_is_declined_when_the_next_one_comes(runtime: TestingRuntime) -> None:
+def test_a_barrier_lost_at_one_source_is_declined_when_the_next_one_arrives(runtime: TestingRuntime) -> None:
     runtime.start()
     runtime.coordinator.send("tm-0", TriggerCheckpoint(runtime.leader.attempt, 1))  # tm-1 never hears of it
     runtime.coordinator.wait(lambda: runtime.held() == 2)
@@ -405,7 +405,7 @@ def test_splits_are_listed_or_the_reason_is_reported(runtime: TestingRuntime) ->
         (StateUnreadable("a list is corrupt"), FailureCause.STATE_UNREADABLE),
     ],
 )
-def test_a_listing_that_breaks_tells_whether_a_restart_can_help(
+def test_a_failed_listing_reports_whether_a_restart_can_help(
     runtime: TestingRuntime, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: FailureCause
 ) -> None:
     def broken(*_: object) -> None:
@@ -446,7 +446,7 @@ def test_a_refused_registration_is_logged_once_for_each_reason(
     coordinator.refusal = grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use"
     new_task_manager("tm-0").on_leader(coordinator.record)
     refuse(grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use", 4)
-    refuse(grpc.StatusCode.UNAVAILABLE, "ask again", 3)  # no refusal, and the next one is the one from before
+    refuse(grpc.StatusCode.UNAVAILABLE, "try again", 3)  # no refusal, and the next one is the one from before
     refuse(grpc.StatusCode.ALREADY_EXISTS, "the id tm-0 is in use", 3)
     refuse(grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong", 3)
     coordinator.refusal = None

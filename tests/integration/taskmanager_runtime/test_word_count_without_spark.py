@@ -80,7 +80,7 @@ def test_a_drain_does_not_carry_event_time_past_the_source_that_is_behind(
     assert max(time_ for _, time_, _ in world.watermarks) == 299, "what has a time of 300 and more may still come"
 
 
-def test_a_new_attempt_goes_on_from_the_checkpoint_and_nothing_is_lost_or_doubled(
+def test_a_new_attempt_continues_from_the_checkpoint_without_loss_or_duplicates(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pause in ("FIRST_PAUSE_S", "LONGEST_PAUSE_S"):  # a new leader is not to wait for the end of any

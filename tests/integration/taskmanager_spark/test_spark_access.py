@@ -49,7 +49,7 @@ def setting(engine: SparkEngine, name: str) -> str:
     return str(engine._session.sparkContext.getConf().get(name))
 
 
-def test_what_spark_writes_beside_is_in_the_work_folder(engine: SparkEngine) -> None:
+def test_sparks_other_files_are_in_the_work_folder(engine: SparkEngine) -> None:
     folder = Path(engine._session._jvm.java.lang.System.getProperty("java.io.tmpdir"))
     assert folder.name.startswith("lockgate-spark-")
     assert folder.stat().st_mode & 0o077 == 0

@@ -67,7 +67,7 @@ def test_event_time_advances_by_the_accepted_times(job: Job, tmp_path: Path, max
     assert (late_of(run) == 0, ahead_of(run)) == (is_bounded, 2 if is_bounded else 0)
 
 
-def test_a_split_with_nothing_but_such_records_is_one_of_which_nothing_was_read(job: Job, tmp_path: Path) -> None:
+def test_a_split_with_only_such_records_counts_as_unread(job: Job, tmp_path: Path) -> None:
     """What it holds back, it holds back until it ends or is idle; at the end of the input everything has fired."""
     (tmp_path / "in").mkdir()
     lines = "".join(json.dumps({"at": FAR, "user": f"u{row}", "amount": row}) + "\n" for row in range(50))

@@ -105,7 +105,7 @@ def test_lines_of_a_socket_count_at_most_once_over_a_failover(job: Job, tmp_path
     assert sorted(row["line"] for row in JsonFolder(tmp_path / "out").visible()) == ["ONE", "THREE", "TWO"]
 
 
-def test_a_schema_that_is_none_is_one_sentence(job: Job, tmp_path: Path) -> None:
+def test_an_invalid_schema_is_reported_in_one_sentence(job: Job, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"operator 'all0': the schema 'n SOMETHING' is wrong: ") as caught:
         job(graph(vertex("all", source(1, schema="n SOMETHING"), sink(tmp_path))))
     assert "\n" not in str(caught.value)

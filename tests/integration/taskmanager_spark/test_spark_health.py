@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
-    ("how", "noticed", "told"),
+    ("how", "noticed", "message"),
     [
         ("blocks", "idle", "the health check job fails"),
         ("blocks", "failure", "the health check job fails"),
         ("context", "failure", "its SparkContext was stopped"),
     ],
 )
-def test_spark_that_runs_no_jobs_any_more_ends_its_jvm(tmp_path: Path, how: str, noticed: str, told: str) -> None:
+def test_spark_that_no_longer_runs_jobs_ends_its_jvm(tmp_path: Path, how: str, noticed: str, message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", lost_process.__name__, str(tmp_path), how, noticed],
         capture_output=True,
@@ -31,4 +31,4 @@ def test_spark_that_runs_no_jobs_any_more_ends_its_jvm(tmp_path: Path, how: str,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1].startswith("Spark's JVM ended with status -9"), done.stdout
-    assert f"Spark can no longer run jobs here: {told}" in done.stderr
+    assert f"Spark can no longer run jobs here: {message}" in done.stderr

@@ -279,7 +279,7 @@ def joined_numbers(join: IntervalJoin, left: Any, right: Any, out: Path) -> JobG
 SAME_TIME = IntervalJoin(("k",), ("K",), "at", "at", 0, 0, "", "right_")
 
 
-def test_a_shared_key_is_there_once_and_prefixes_tell_the_rest_apart(job: Job, tmp_path: Path) -> None:
+def test_a_shared_key_appears_once_and_prefixes_distinguish_the_rest(job: Job, tmp_path: Path) -> None:
     run = job(joined_numbers(SAME_TIME, numbers("left", "1 AS v"), numbers("right", "2 AS v", "K"), tmp_path / "out"))
     run.to_end()
     run.checkpoint(1)
@@ -306,7 +306,7 @@ def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(job: J
 
 
 @pytest.mark.parametrize(
-    ("change", "right", "told"),
+    ("change", "right", "message"),
     [
         ({"right_prefix": ""}, "2 AS v", r"operator 'join0': both sides of the join have a column 'at'.*right_prefix"),
         ({"right_keys": ("no",)}, "2 AS v", r"edge right -> join: unknown key column 'no'; the columns are: K, at, v"),
@@ -314,8 +314,8 @@ def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(job: J
         ({"left_time": "CAST(at AS STRING)"}, "2 AS v", r"of type string; it must be a TIMESTAMP"),
     ],
 )
-def test_sides_that_do_not_fit_are_refused_with_a_way_out(
-    job: Job, tmp_path: Path, change: dict[str, Any], right: str, told: str
+def test_sides_that_do_not_fit_are_refused_with_the_remedy(
+    job: Job, tmp_path: Path, change: dict[str, Any], right: str, message: str
 ) -> None:
     join = replace(SAME_TIME, **change)
     run = job(joined_numbers(join, numbers("left", "1 AS v"), numbers("right", right, "K"), tmp_path), start=False)
@@ -324,7 +324,7 @@ def test_sides_that_do_not_fit_are_refused_with_a_way_out(
         run.start()
         run.to_end()
 
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         attempt()
 
 

@@ -42,7 +42,7 @@ def plan(request: pytest.FixtureRequest, engine: SparkEngine, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("form", LINES)
-def test_a_line_that_is_no_record_fails_by_default(plan: Callable[..., Plan], form: Form) -> None:
+def test_a_line_that_is_not_a_record_fails_by_default(plan: Callable[..., Plan], form: Form) -> None:
     made = plan(form, "a INT, s STRING")
     assert made.run([LINES[form][0], LINES[form][2]]).to_pylist() == [{"a": 1, "s": "x"}, {"a": 3, "s": "z"}]
     for number in (1, 3):

@@ -63,7 +63,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return jobs
 
 
-def test_without_failures_nothing_is_run_besides(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_failures_no_extra_job_runs(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = []
     for choice in ("fail", "skip", BAD):
         pipeline = Pipeline("clean")
@@ -93,7 +93,7 @@ def test_the_record_that_fails_is_skipped_and_the_rest_keeps_its_order(
     assert len(jobs) < 3 * 2 * 7 + 10  # by halves, not one by one
 
 
-def test_a_dead_letter_tells_operator_error_and_record(job: Job, tmp_path: Path) -> None:
+def test_a_dead_letter_contains_operator_error_and_record(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"k": "a", "v": "1"}\n{"k": "b", "v": "zwei"}\n{"k": "c", "v": "3"}\n')
     pipeline = Pipeline("letters")
@@ -124,7 +124,7 @@ def test_of_a_line_that_was_exploded_only_the_word_is_left_out_and_order_stays(j
     assert failed(run) == {"select-1": 2}
 
 
-def test_what_cannot_leave_spark_between_two_operators_need_not(job: Job, tmp_path: Path) -> None:
+def test_types_that_cannot_leave_spark_are_allowed_between_chained_operators(job: Job, tmp_path: Path) -> None:
     pipeline = Pipeline("variants")
     source = pipeline.read_text(lines(tmp_path / "in", '{"n": 1}', "no json", '{"n": "x"}', '{"n": 4}'))
     parsed = source.select("parse_json(value) AS v", on_error=BAD)
@@ -229,7 +229,7 @@ def test_an_exception_of_a_python_function_over_a_record(job: Job, tmp_path: Pat
     )
 
 
-def test_what_is_away_is_no_records_fault(job: Job, tmp_path: Path) -> None:
+def test_an_outage_is_not_the_fault_of_a_record(job: Job, tmp_path: Path) -> None:
     pipeline = Pipeline("away")
     source = pipeline.read_text(lines(tmp_path / "in", "a", "x", "b"))
     source.transform(over_rows("os"), on_error="skip").write_json(tmp_path / "out")
@@ -253,7 +253,7 @@ def test_event_time_follows_the_remaining_records(job: Job, tmp_path: Path) -> N
     assert [json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad")] == ["x", "y"]
 
 
-def test_lines_that_are_no_records_are_still_the_sources(job: Job, tmp_path: Path) -> None:
+def test_invalid_lines_are_attributed_to_the_source(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.csv").write_text("1,2\nx,3\n4,0\n5,5\n")
 

@@ -93,7 +93,7 @@ def test_in_windows_as_well(job: Job, tmp_path: Path) -> None:
         (MAX, "if(k = 'DISTINCT n', 0, n)", 2),
     ],
 )
-def test_expressions_of_one_record_give_what_spark_gives(
+def test_expressions_of_one_record_match_spark(
     job: Job, tmp_path: Path, function: AggregateFunction, text: str, result: Any
 ) -> None:
     run = job(totals(tmp_path, x=(function, text)))

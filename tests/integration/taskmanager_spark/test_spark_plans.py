@@ -107,7 +107,7 @@ def test_a_parquet_slot_counts_rows_too(leaf: Make) -> None:
     assert counts == [3, 1, 5]
 
 
-def test_all_types_go_in_and_out_unchanged(leaf: Make) -> None:
+def test_all_types_round_trip_unchanged(leaf: Make) -> None:
     kinds = {
         "b": pa.array([True, None]),
         "i8": pa.array([1, None], pa.int8()),
@@ -268,7 +268,7 @@ def test_text_that_is_not_utf8_is_reported_with_operator_and_column(leaf: Make) 
     assert valid.run([b"x\n"]).column("t").to_pylist() == ["\ufffdx"]
 
 
-def test_slots_of_a_dead_process_are_removed_and_those_of_a_living_one_are_not(tmp_path: Path) -> None:
+def test_slots_of_a_dead_process_are_removed_and_of_a_living_one_kept(tmp_path: Path) -> None:
     living = SlotFolder(str(tmp_path), tmp_path / "none")
     dead = tmp_path / "lockgate-slots-dead"
     dead.mkdir()

@@ -216,7 +216,7 @@ def test_an_authors_function_meets_no_record(
     assert made.take() == (0, 0)
 
 
-def test_a_subtask_takes_over_what_was_made_for_another_one_of_its_vertex(
+def test_a_subtask_reuses_the_workbench_of_another_one_of_its_vertex(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     run = job(word_count(tmp_path, parallelism=2), start=False)
@@ -258,7 +258,7 @@ def test_another_run_or_graph_does_not_get_the_plans(
     assert made.take() == (1, 1)
 
 
-def test_it_goes_as_far_as_the_schemas_are_known(
+def test_schemas_are_checked_as_far_as_they_are_known(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path, made: Made
 ) -> None:
     """A Parquet source without files: its columns are not known yet."""
@@ -272,7 +272,7 @@ def test_it_goes_as_far_as_the_schemas_are_known(
     assert made.plans == []
 
 
-def test_a_plan_that_is_made_again_for_every_batch_works(
+def test_a_plan_that_is_made_again_forevery_batch_works(
     engine: SparkEngine, job: Callable[..., Run], tmp_path: Path
 ) -> None:
     query = "SELECT sequence, (SELECT max(sequence) FROM input) AS most FROM input"
@@ -314,7 +314,7 @@ def coordinator() -> Iterator[ScriptedCoordinator]:
     scripted_coordinator.die()
 
 
-def test_a_deployment_by_the_leader_finds_what_its_advice_has_made(
+def test_a_deployment_finds_the_plans_prepared_on_the_leaders_advice(
     engine: SparkEngine,
     tmp_path: Path,
     made: Made,

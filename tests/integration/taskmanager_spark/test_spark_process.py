@@ -296,7 +296,7 @@ class OtherShape(ProcessFunction):
     def process(self, context: Any, row: dict[str, Any]) -> None: ...
 
 
-def test_a_state_that_was_left_out_for_a_while_is_not_taken_for_another_one(job: Job) -> None:
+def test_a_state_omitted_for_a_while_is_not_mistaken_for_another_one(job: Job) -> None:
     fed = Fed(job, "memory", of(Earlier()))
     kept = fed.feed(("x", "a", 7)).program.snapshot(1).persist()
     without = Fed(job, "memory", of(Greater()))
@@ -394,7 +394,7 @@ PAGES = random.Random(11).randbytes(100_000)
 
 
 @pytest.mark.parametrize("backend", ["diffs", "incremental", "rocksdb"])
-def test_a_large_value_is_stored_as_its_difference_and_comes_back(job: Job, backend: str) -> None:
+def test_a_large_value_is_stored_as_its_difference_and_restored(job: Job, backend: str) -> None:
     fed = Fed(job, backend, lambda stream: stream.process(Visited(), schema="key STRING, what STRING, state STRING"))
     expected = {key: bytearray(PAGES) for key in "abc"}
 

@@ -194,7 +194,7 @@ AGGREGATES = {
 }
 
 
-def test_aggregates_are_those_of_plain_spark(engine: SparkEngine, job: Job, tmp_path: Path) -> None:
+def test_aggregates_match_plain_spark(engine: SparkEngine, job: Job, tmp_path: Path) -> None:
     numbers(tmp_path / "in")
     ddl = "k STRING, i INT, s STRING, d DECIMAL(9,2), t BIGINT"
     source = FileSource(str(tmp_path / "in"), FileFormat.CSV, ddl, {"header": "true"})

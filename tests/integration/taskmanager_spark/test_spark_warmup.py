@@ -60,7 +60,7 @@ def job(key: str, query: str = "SELECT sequence + 1 AS n FROM input") -> Prepare
     return PrepareJob(AttemptId(key, f"run of {key}", 1), graph(vertex("rows", GeneratorSource(1, 10), sql(query))), 1)
 
 
-def test_a_performance_goes_from_plans_to_committed_output(engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_warm_up_runs_from_plans_to_committed_output(engine: SparkEngine, tmp_path: Path) -> None:
     run_sample(engine, tmp_path, "run-1", lambda: True)
     assert list((tmp_path / "files").glob("part-run-1-1-*.parquet"))
     assert (tmp_path / "totals.db").exists()
@@ -71,9 +71,7 @@ def test_it_leaves_nothing_behind(new: New, caplog: pytest.LogCaptureFixture) ->
     assert wait_for_messages(caplog, 1) == ["warmed up with the sample, 0 more runs to come"]
 
 
-def test_a_job_whose_graph_fails_does_no_harm_to_what_comes_behind_it(
-    new: New, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_whose_graph_fails_does_not_harm_later_jobs(new: New, caplog: pytest.LogCaptureFixture) -> None:
     new(job("bad", "SELECT nothing FROM input"), job("good"), running=BUSY)
     bad, good = wait_for_messages(caplog, 2)
     assert bad.startswith("the warm-up of job bad failed: operator 'rows1'")

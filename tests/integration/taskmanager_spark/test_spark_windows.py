@@ -260,7 +260,7 @@ def test_a_folder_that_is_watched_fires_once_its_files_are_idle(job: Job, tmp_pa
     run.close()
 
 
-def test_windows_fire_while_the_stream_goes_on(job: Job, tmp_path: Path) -> None:
+def test_windows_fire_while_the_stream_continues(job: Job, tmp_path: Path) -> None:
     write_clicks(tmp_path / "in", files=2, rows=6000)
     run = job(clicks(tmp_path, Window(TumblingWindow(5000), "at"), parallelism=1))
     run.fix_batch_size("source", 50_000)
@@ -341,7 +341,7 @@ def test_late_records_go_to_the_side_output_or_update_a_window(
 
 @pytest.mark.parametrize("kind", [TumblingWindow(100), SessionWindow(100)], ids=["tumbling", "sessions"])
 @pytest.mark.parametrize("time_sql", ["NULL", "1793000000000000000L", "-9223372036854775L"])
-def test_records_without_a_time_that_a_timestamp_can_tell_are_in_no_window(
+def test_records_whose_time_no_timestamp_can_hold_are_in_no_window(
     job: Job, tmp_path: Path, time_sql: str, kind: Any
 ) -> None:
     """The second of the times is in nanoseconds, the third is the first of TIMESTAMP: its window begins earlier."""

@@ -187,7 +187,7 @@ def test_stopping_the_coordinator_ends_its_streams(busy: Site, open_events: Open
         list(stream)
 
 
-def test_users_beyond_the_bound_are_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_beyond_the_bound_are_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_KEPT", 0)
     answer = site.get(f"{API}/jobs")
     assert (answer.status, "too many users" in answer.error) == (503, True)

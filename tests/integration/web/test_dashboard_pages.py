@@ -191,7 +191,7 @@ def test_of_a_job_that_ended_under_another_leader_no_total_is_guessed(
     assert "in all" not in _text(browser)
 
 
-def test_a_login_form_stays_while_somebody_types(
+def test_a_login_form_stays_while_someone_types(
     new_coordinator: NewCoordinator, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate_common.http.callers.is_own_user", lambda _accepted: False)

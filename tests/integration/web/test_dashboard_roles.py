@@ -99,7 +99,7 @@ def test_every_path_with_every_role(guarded: tuple[Site, Callable[[str], str]]) 
         assert ask(site.address, "/metrics", headers={"Authorization": f"Bearer {shown(role)}"}).status == 200, role
 
 
-def test_every_path_for_those_who_are_unknown(guarded: tuple[Site, Callable[[str], str]]) -> None:
+def test_every_path_for_unknown_callers(guarded: tuple[Site, Callable[[str], str]]) -> None:
     site, shown = guarded
     for endpoint in TABLE:
         for name in UNKNOWN:

@@ -73,7 +73,7 @@ def test_an_order_that_fails_is_logged_as_failed(
     monkeypatch.setattr(Client, "cancel", faulty)
     answer = site.post(f"{API}/jobs/{KEY}/cancel")
     assert (answer.status, answer.headers["content-type"]) == (500, "application/json")
-    assert answer.error == "internal fault; see the log of this process"
+    assert answer.error == "internal error; see the log of this process"
     asked, ended = _audited(caplog)
     assert (asked.rpartition(": ")[2], ended.rpartition(": ")[2]) == ("asked", "INTERNAL_SERVER_ERROR")
     poll(lambda: "a mistake in the code" in caplog.text)
@@ -102,7 +102,7 @@ def test_the_overview_beats_while_it_waits_for_the_cluster(
     assert events.until("overview")["jobs"] == []
 
 
-def test_calls_that_wait_for_the_cluster_hold_up_nothing_else(
+def test_calls_that_wait_for_the_cluster_block_nothing_else(
     site: Site, hold: Callable[[str], Held], aside: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "_CALLS", 1)

@@ -1,4 +1,4 @@
-"""A wake-up the CheckpointCoordinator asks for is one at which it does something: it never asks for one in the past."""
+"""A wake-up the CheckpointCoordinator asks for always finds work to do, and is never in the past."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class FakeJobMaster:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 3), st.sampled_from([0, 1_500]), st.integers(0, 2**32))
-def test_after_a_tick_the_next_wake_is_later_or_something_came_out(most: int, pause_ms: int, seed: int) -> None:
+def test_after_a_tick_the_next_wake_is_later_or_effects_were_returned(most: int, pause_ms: int, seed: int) -> None:
     master = FakeJobMaster(max_concurrent=most, min_pause_ms=pause_ms)
     for step in drawn(random.Random(seed)):
         if isinstance(step, str):

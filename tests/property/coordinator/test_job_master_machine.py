@@ -71,7 +71,7 @@ class Durable:
 
 
 class JobMasterMachine(RuleBasedStateMachine):
-    """See the module."""
+    """A JobMaster whose messages, writes and timers arrive in any order, twice or never."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def _splits(drawn: list[tuple[int, int, bool]]) -> list[SplitState]:
 
 
 @given(PARALLELISM, PARALLELISM, SPLITS, st.lists(st.booleans(), min_size=1, max_size=9))
-def test_every_split_goes_on_where_it_was_in_exactly_one_subtask(
+def test_every_split_continues_where_it_was_in_exactly_one_subtask(
     before: int, after: int, drawn: list[tuple[int, int, bool]], complete: list[bool]
 ) -> None:
     splits = _splits(drawn)
@@ -122,7 +122,7 @@ def test_unread_splits_are_spread_evenly(before: int, count: int, after: int) ->
 
 
 @given(PARALLELISM, PARALLELISM)
-def test_every_key_group_finds_its_state_and_nobody_loads_what_it_cannot_use(before: int, after: int) -> None:
+def test_every_key_group_finds_its_state_and_no_subtask_loads_foreign_groups(before: int, after: int) -> None:
     restored = redistribute(normalize(word_count(parallelism=after)), _snapshot(before, [], [True]))
     for index in range(after):
         keyed = [operator for operator in restored["count", index].operators if operator.kind is StateKind.KEYED_STATE]

@@ -17,7 +17,7 @@ from benchmarks.job_run import JobRun
 from lockgate.errors import UserError
 
 
-def test_the_input_has_the_words_that_were_asked_for_and_is_always_the_same(tmp_path: Path) -> None:
+def test_the_input_has_the_requested_words_and_is_reproducible(tmp_path: Path) -> None:
     first = corpus.ensure(tmp_path / "a", 1003, 4)
     second = corpus.ensure(tmp_path / "b", 1003, 4)
     texts = [path.read_text() for path in sorted(first.iterdir())]

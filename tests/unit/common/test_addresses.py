@@ -57,7 +57,7 @@ def test_loopback(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.7", "localhost.example", "127.0.0.1.example", "c-1", ""])
-def test_what_leaves_the_machine(host: str) -> None:
+def test_addresses_beyond_loopback(host: str) -> None:
     assert not is_loopback(f"{host}:7070")
 
 

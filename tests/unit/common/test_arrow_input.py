@@ -64,7 +64,7 @@ def test_a_compressed_dictionary_is_refused_too() -> None:
 
 @pytest.mark.parametrize("rows", [1, 999, 1001])
 def test_other_rows_than_announced_are_refused(rows: int) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=f"says 1000 rows, and {rows} were announced"):
+    with pytest.raises(pa.ArrowInvalid, match=f"says 1000 rows, but {rows} were announced"):
         arrow_input.read_stream(stream(TABLE), rows)
 
 

@@ -46,7 +46,7 @@ def test_addresses_become_addresses(host: str) -> None:
         ("c1..example", "1 to 63"),
         ("c1.example.", "1 to 63"),
         (f"{'a' * 64}.example", "1 to 63"),
-        (".".join(["ab"] * 85), "at most 253 characters, and this one has 254"),
+        (".".join(["ab"] * 85), "at most 253 characters, but this one has 254"),
         ("*", "`*` may stand for the first part only"),
         ("c*.example.org", "`*` may stand for the first part only"),
         ("c1.*.example", "`*` may stand for the first part only"),
@@ -59,7 +59,7 @@ def test_addresses_become_addresses(host: str) -> None:
         ("10.0.0.0/24", "without scheme and path"),
         ("10.0.0.256", "looks like an address"),
         ("10.0.1", "looks like an address"),
-        ("fe80::1%eth0", "leave out the interface"),
+        ("fe80::1%eth0", "omit the interface"),
         ("b\xfccher.example", "xn--"),
     ],
 )
@@ -67,6 +67,6 @@ def test_anything_else_is_one_sentence(host: str, problem: str) -> None:
     with pytest.raises(SecurityError) as raised:
         alternative_name(host)
     said = str(raised.value)
-    assert said.startswith(f"{host!r} is not a host for a certificate: ")
+    assert said.startswith(f"{host!r} is not a valid host for a certificate: ")
     assert problem in said
     assert "\n" not in said

@@ -62,11 +62,11 @@ def without(module: Any, name: str) -> Any:
         ({"common": without(_common, "decode")}, "_common.decode"),
     ],
 )
-def test_what_has_changed_is_one_sentence(changed: dict[str, Any], what: str) -> None:
+def test_a_changed_internal_is_reported_in_one_sentence(changed: dict[str, Any], what: str) -> None:
     told = unusable(**changed)
     assert told.startswith("grpcio ")
     assert told.endswith(
-        f"cannot serve lockgate's calls: its {what} is not what lockgate knows; install a version that was tested:"
+        f"cannot serve lockgate's calls: its {what} is unknown to lockgate; install a tested version:"
         f" pip install 'grpcio{TESTED}'"
     )
 
@@ -74,7 +74,7 @@ def test_what_has_changed_is_one_sentence(changed: dict[str, Any], what: str) ->
 def test_servers_say_so_before_they_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (rpc_server, exchange_server):
         monkeypatch.setattr(module, "unusable", lambda: unusable(server=without(_server, "_OPEN")))
-    with pytest.raises(SettingsError, match="_OPEN is not what lockgate knows"):
+    with pytest.raises(SettingsError, match="_OPEN is unknown to lockgate"):
         rpc_server.RpcServer(Credentials(), "127.0.0.1:0")
-    with pytest.raises(SettingsError, match="_OPEN is not what lockgate knows"):
+    with pytest.raises(SettingsError, match="_OPEN is unknown to lockgate"):
         exchange_server.ExchangeServer(Credentials(), TokenFence(), GateRegistry())

@@ -52,13 +52,13 @@ def test_the_own_user_is_the_owner(served: Served) -> None:
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
-def test_what_a_proxy_passes_on_is_nobody_s(served: Served, name: str) -> None:
+def test_proxied_requests_have_no_owner(served: Served, name: str) -> None:
     answer = ask(served.server.address, "/who", headers={name: "1.2.3.4"})
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_what_is_shown_counts_more_than_the_user(served: Served, tmp_path: Path) -> None:
+def test_credentials_take_precedence_over_the_user(served: Served, tmp_path: Path) -> None:
     token = issue(tmp_path / "tokens.json", SECRET, "reader", ("read",), 0)
     shown = ask(served.server.address, "/who", headers={"Authorization": f"Bearer {token}"})
     assert shown.json == {"owner": False, "token": str(token)}
@@ -73,7 +73,7 @@ def test_a_jwt_is_refused_without_tls(served: Served) -> None:
 
 
 @nobody.needs_root
-def test_another_user_is_nobody_without_a_token(served: Served, tmp_path: Path) -> None:
+def test_another_user_is_unknown_without_a_token(served: Served, tmp_path: Path) -> None:
     port = served.server.address.rpartition(":")[2]
     refused = nobody.run(sys.executable, "-c", _GET, port, "")
     assert refused.stdout.startswith("401 "), refused.stderr
@@ -84,7 +84,7 @@ def test_another_user_is_nobody_without_a_token(served: Served, tmp_path: Path) 
 
 @nobody.needs_root
 @pytest.mark.parametrize("end", ["half", "whole"])
-def test_a_socket_that_is_being_closed_is_nobody_s(end: str) -> None:
+def test_a_closing_socket_has_no_owner(end: str) -> None:
     """The kernel lists it as one of root."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         me: Any = server.getsockname()
@@ -173,7 +173,7 @@ def test_a_cookie_carries_a_token_for_half_a_day(tmp_path: Path) -> None:
     assert "Max-Age=0" in cookie.header("")
 
 
-def test_a_cookie_lets_in_and_the_secret_never_becomes_one(served: Served, tmp_path: Path) -> None:
+def test_a_cookie_grants_access_and_the_secret_never_becomes_one(served: Served, tmp_path: Path) -> None:
     token = str(issue(tmp_path / "tokens.json", SECRET, "reader", ("read",), 0))
     callers = HttpCallers(Credentials(SECRET), is_local=True)
     value = callers.cookie.header(token).partition(";")[0]

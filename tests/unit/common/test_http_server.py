@@ -139,7 +139,7 @@ def test_a_large_body_is_refused(served: Served) -> None:
     assert ask(served.server.address, "/", "POST", JSON, bytes(shield.MAX_BODY_BYTES + 1)).status == 413
 
 
-def test_large_heads_and_what_is_no_http_are_refused(served: Served) -> None:
+def test_large_headers_and_invalid_http_are_refused(served: Served) -> None:
     assert b"400" in raw(served.server.address, b"GET / HTTP/1.1\r\nX: " + b"a" * 40_000).splitlines()[0]
     assert b"400" in raw(served.server.address, b"\x16\x03\x01\x00hello\r\n\r\n").splitlines()[0]
     assert served.asked == []
@@ -188,7 +188,7 @@ def _raise_closed() -> None:
 
 def test_a_fault_is_logged_and_not_shown(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     answer = ask(served.server.address, "/fault")
-    assert (answer.status, answer.error) == (500, "internal fault; see the log of this process")
+    assert (answer.status, answer.error) == (500, "internal error; see the log of this process")
     assert "of the app" in caplog.text
     assert ask(served.server.address, "/refused").error == "not now"
 

@@ -32,7 +32,7 @@ def test_anything_else_is_one_error(text: bytes | str) -> None:
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 990, 100_000])
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
-def test_what_is_nested_deeply_is_refused(depth: int, opened: str, closed: str) -> None:
+def test_deeply_nested_input_is_refused(depth: int, opened: str, closed: str) -> None:
     for text in (opened * depth + "1" + closed * depth, opened * depth):
         with pytest.raises(JsonError, match=r"nested more than 200 levels deep|no JSON"):
             parse_json(text)
@@ -50,9 +50,9 @@ def test_what_is_nested_less_deeply_can_be_walked_through() -> None:
     ("text", "why"),
     [
         ('{"a": 1, "a": 2}', "the key 'a' twice"),
-        ("[1e999]", "'1e999' is no number"),
-        ("NaN", "'NaN' is no number"),
-        ("-Infinity", "'-Infinity' is no number"),
+        ("[1e999]", "'1e999' is not a JSON number"),
+        ("NaN", "'NaN' is not a JSON number"),
+        ("-Infinity", "'-Infinity' is not a JSON number"),
         ("1" * 100_000, "too large a number"),
         ('"\\ud800"', "half of a surrogate pair"),
         ('{"\\uDfff": 1}', "half of a surrogate pair"),
@@ -60,7 +60,7 @@ def test_what_is_nested_less_deeply_can_be_walked_through() -> None:
         ("", "no JSON: Expecting value"),
     ],
 )
-def test_what_is_refused_says_why(text: str | bytes, why: str) -> None:
+def test_refusals_give_the_reason(text: str | bytes, why: str) -> None:
     with pytest.raises(JsonError) as refused:
         parse_json(text)
     assert why in str(refused.value)

@@ -11,12 +11,12 @@ def test_hkdf_is_that_of_rfc_5869() -> None:
     assert found.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"  # of test case 1
 
 
-def test_each_purpose_and_each_secret_has_a_key_of_its_own() -> None:
+def test_each_purpose_and_each_secret_has_its_own_key() -> None:
     keys = {derived_key(secret, purpose) for secret in ("a" * 16, "b" * 16) for purpose in ("one", "two")}
     assert len(keys) == 4
 
 
-def test_no_key_comes_out_of_no_secret() -> None:
+def test_without_a_secret_no_key_is_derived() -> None:
     with pytest.raises(ValueError, match="no secret"):
         derived_key("", "one")
 

@@ -63,7 +63,7 @@ def test_json_is_one_object_a_line_with_fields_and_exception() -> None:
     assert "job" not in after
 
 
-def test_text_is_what_it_was_and_masked_as_well() -> None:
+def test_text_is_unchanged_and_masked() -> None:
     text = "\n".join(_run())
     assert "INFO MainThread room: checkpoint 7 is complete" in text
     assert "Traceback" in text
@@ -76,7 +76,7 @@ FORGED = "12:00:00.000 INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='a
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1b[2K\x1b[G", "\x85", "\u2028", "\u202e"])
-def test_no_message_makes_a_line_of_its_own(form: str, end: str) -> None:
+def test_no_message_forges_a_log_line(form: str, end: str) -> None:
     """Whatever counts as the end of a line, in a message, an exception of user code or the name of a thread."""
     program = f"""
 import logging, threading
@@ -116,7 +116,7 @@ def test_no_level_switches_the_audit_log_off(level: str) -> None:
 
 
 @pytest.mark.parametrize("variable", ["LOCKGATE_LOG_FORMAT", "LOCKGATE_LOG_LEVEL"])
-def test_a_wrong_name_says_what_is_allowed(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_name_is_reported_with_the_allowed_ones(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "xml")
     with pytest.raises(SettingsError, match=rf"{variable}: 'xml' is not known; use one of \w+, "):
         start_logging()

@@ -61,7 +61,7 @@ def test_a_part_that_raises_is_left_out_and_logged_once(caplog: pytest.LogCaptur
     assert Page(bodies[-1]).get("lockgate_reads_total", kind="fast") == 3
     assert Page(bodies[-1]).get("lockgate_metrics_incomplete") == 1
     assert [record.getMessage() for record in caplog.records] == [
-        "a part of the metrics is left out: the actor is stuck"
+        "a part of the metrics could not be collected: the actor is stuck"
     ]
 
 
@@ -88,7 +88,7 @@ def test_threads_do_not_lose_counts() -> None:
     assert tally.items() == [("a", 20_000)]
 
 
-def test_a_time_is_counted_however_the_block_ends() -> None:
+def test_a_time_is_counted_even_if_the_block_raises() -> None:
     histogram = Histogram()
     with pytest.raises(KeyError), histogram.timed():
         raise KeyError

@@ -61,7 +61,7 @@ def test_every_role_may_read(server: MetricsServer, tokens: Path, role: str) -> 
 
 
 @pytest.mark.usefixtures("stranger")
-def test_nobody_else_may(server: MetricsServer, tokens: Path) -> None:
+def test_no_one_else_may(server: MetricsServer, tokens: Path) -> None:
     token = token_book.issue(tokens, SECRET, "somebody", ("read",), 0)
     wrong = replace(token, random=token.random[::-1])
     ended = token_book.issue(tokens, SECRET, "yesterday", ("read",), 1)
@@ -103,7 +103,7 @@ def test_wrong_credentials_wait_longer_each_time_and_missing_ones_do_not(
 
 
 @pytest.mark.parametrize("setting", ["", "off"])
-def test_off_is_no_server(setting: str) -> None:
+def test_off_means_no_server(setting: str) -> None:
     check_page("metrics", setting)
     assert metrics_server(MetricsPage(()), setting, CREDENTIALS, "taskmanager", "") is None
 

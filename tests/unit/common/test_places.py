@@ -37,7 +37,7 @@ def test_the_folder_of_a_cluster(storage: str, folder: str) -> None:
     assert cluster_folder(storage, "team") == folder
 
 
-def test_what_is_not_private_may_be_used(folder: Path) -> None:
+def test_public_paths_may_be_used(folder: Path) -> None:
     places = Places((str(folder / "own"),))
     for path in (folder / "data" / "in.txt", folder / "data", folder, folder / "owner", folder / "new" / "x"):
         for name in (str(path), path.as_uri(), os.path.relpath(path)):
@@ -110,7 +110,7 @@ def test_shared_memory_is_free_but_for_the_records_of_jobs() -> None:
     assert "in /dev" in Places().problem(f"/dev/shm/{SLOTS_PREFIX}1-2/3.slot")
 
 
-def test_what_is_hidden_is_refused(tmp_path: Path) -> None:
+def test_hidden_paths_are_refused(tmp_path: Path) -> None:
     for name in (".ssh/id_rsa", "a/.aws/credentials", ".env"):
         assert "begins with a dot" in Places().problem(str(tmp_path / name))
 
@@ -169,5 +169,5 @@ def test_other_places_of_the_same_bucket_are_free() -> None:
     assert places.problem("s3://b/l/default2/x") == places.problem("s3://b/l") == places.problem("s3://b/in") == ""
 
 
-def test_a_path_that_is_none_is_refused() -> None:
+def test_an_invalid_path_is_refused() -> None:
     assert Places().problem("/a\0b") == "the path cannot be resolved"

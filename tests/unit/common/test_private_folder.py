@@ -29,7 +29,7 @@ def test_everything_that_is_made_is_closed(tmp_path: Path) -> None:
     assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o700] * 3
 
 
-def test_what_was_open_is_closed_and_nothing_above_it(tmp_path: Path) -> None:
+def test_an_open_folder_is_closed_and_none_above_it(tmp_path: Path) -> None:
     above = tmp_path / "above"
     (above / "mine").mkdir(parents=True)
     above.chmod(0o755)

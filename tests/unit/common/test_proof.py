@@ -52,7 +52,7 @@ def test_the_answer_to_an_earlier_call_proves_nothing() -> None:
         Introduction(SECRET, SERVER, METHOD).check(answer)
 
 
-def test_the_callers_own_proof_is_no_answer() -> None:
+def test_the_callers_own_proof_is_not_an_answer() -> None:
     introduction = Introduction(SECRET, SERVER, METHOD)
     reflected = authorization(introduction).rpartition(".")[2]
     for answer in ((), None, (("lockgate-proof", reflected),), (("lockgate-proof", ""),)):

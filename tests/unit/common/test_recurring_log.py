@@ -46,7 +46,7 @@ def test_a_dependency_that_is_away_for_minutes_logs_a_line_a_minute(
     ]
 
 
-def test_each_topic_is_bounded_by_itself(recurring: RecurringLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_topic_is_bounded_separately(recurring: RecurringLog, caplog: pytest.LogCaptureFixture) -> None:
     for key in ("a", "b", "a", "b"):
         recurring.error(LOG, key, "job %s", key)
     assert _lines(caplog) == ["job a", "job b"]

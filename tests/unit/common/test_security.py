@@ -22,7 +22,7 @@ def test_the_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) 
     assert load_secret(path, create=True) == secret
 
 
-def test_folders_that_are_made_for_a_secret_are_closed_whatever_the_umask(tmp_path: Path) -> None:
+def test_folders_made_for_a_secret_are_private_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         load_secret(tmp_path / "a" / "b" / "secret", create=True)
@@ -33,7 +33,7 @@ def test_folders_that_are_made_for_a_secret_are_closed_whatever_the_umask(tmp_pa
     assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in made} == dict.fromkeys(made, 0o700)
 
 
-def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_folder_stays_unchanged(tmp_path: Path) -> None:
     """As one for settings, in which services of other users look for theirs."""
     tmp_path.chmod(0o755)
     load_secret(tmp_path / "secret", create=True)

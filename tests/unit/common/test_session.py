@@ -90,7 +90,7 @@ def test_over_streams_that_break_everything_arrives_once_and_in_order(seed: int)
     assert (first.heard, other.heard) == (other.sent, first.sent)
 
 
-def test_with_a_new_term_numbers_go_on_and_what_was_kept_is_forgotten() -> None:
+def test_with_a_new_term_numbers_continue_and_kept_messages_are_dropped() -> None:
     session = Session[str]()
     session.enter(5)
     session.send("a")

@@ -28,7 +28,7 @@ def test_logs_that_share_their_numbers_give_no_id_twice() -> None:
     assert len({log.add("x", Outside.TIMER, unix_us=0) for log in logs * 3}) == 6
 
 
-def test_events_from_which_nothing_followed_do_not_push_out_the_others() -> None:
+def test_events_without_effects_do_not_displace_the_others() -> None:
     log = _log()
     cause = log.add("the trigger", Outside.TIMER, ("trigger checkpoint 1",), unix_us=0)
     for _ in range(10 * KEPT):

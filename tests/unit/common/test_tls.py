@@ -27,7 +27,7 @@ NO_ONE = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.
         (TlsFiles("c", authority="a", mutual=True), True, r"tls\.mutual needs .* set tls\.key"),
         (TlsFiles("c", "k", mutual=True), True, r"tls\.mutual needs .* set tls\.authority"),
         (TlsFiles(authority="a"), True, r"a server with TLS needs .* set tls\.certificate"),
-        (TlsFiles("c", "k"), False, r"whom to trust: set tls\.authority"),
+        (TlsFiles("c", "k"), False, r"needs an authority to trust: set tls\.authority"),
         (TlsFiles("c", authority="a"), False, r"needs its key: set tls\.key"),
         (TlsFiles("", "k", "a"), False, r"needs its key: set tls\.certificate"),
     ],
@@ -48,8 +48,8 @@ def test_a_port_does_not_open_with_files_that_do_not_fit(tmp_path: Path) -> None
     server = grpc.server(ThreadPoolExecutor(1))
     for files, sentence in (
         (replace(one, key=other.key), "does not belong to the certificate"),
-        (replace(one, key=one.certificate), "is not whole, or not PEM"),
-        (replace(one, authority=one.key), "is not whole, or not PEM"),
+        (replace(one, key=one.certificate), "is incomplete, or not PEM"),
+        (replace(one, authority=one.key), "is incomplete, or not PEM"),
         (replace(one, key=str(tmp_path / "none")), "cannot read the TLS file"),
         (replace(one, certificate="", key=""), r"set tls\.certificate"),
     ):
@@ -58,7 +58,7 @@ def test_a_port_does_not_open_with_files_that_do_not_fit(tmp_path: Path) -> None
     server.stop(None)
 
 
-def test_a_new_edition_comes_with_new_files_alone(tmp_path: Path) -> None:
+def test_a_new_edition_requires_new_files(tmp_path: Path) -> None:
     files, new = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "new")
     credentials = Credentials(tls=files)
     first = credentials.edition()
@@ -83,7 +83,7 @@ def test_a_certificate_that_has_ended_does_not_take_the_place_of_one_that_counts
     for old, new in ((files.key, late.key), (files.certificate, late.certificate)):
         Path(old).write_bytes(Path(new).read_bytes())
     assert credentials.edition() is first
-    assert "has ended" in caplog.text
+    assert "has expired" in caplog.text
 
 
 class SlowLink:
@@ -136,7 +136,7 @@ def test_a_handshake_may_take_its_time(tmp_path: Path) -> None:
     ("details", "tls", "sentence"),
     [
         (f"{NO_ONE}Socket closed", None, "LOCKGATE_TLS_AUTHORITY"),
-        (f"{NO_ONE}Socket closed", TlsFiles(authority="a"), "no certificate is shown"),
+        (f"{NO_ONE}Socket closed", TlsFiles(authority="a"), "for clients without a certificate"),
         (f"{NO_ONE}Socket closed", TlsFiles("mine.pem", "k", "a"), "has not signed the certificate mine.pem"),
         (f"{NO_ONE}CERTIFICATE_VERIFY_FAILED: x", TlsFiles(authority="ca.pem"), "not of the authority ca.pem"),
         (f"{NO_ONE}Hostname Verification Check failed", TlsFiles(authority="a"), "not for this address"),

@@ -34,8 +34,8 @@ def test_a_file_that_is_missing_is_named(files: TlsFiles, part: str) -> None:
         client_context(replace(files, **{part: "/nowhere/x.pem"}))
 
 
-def test_an_authority_that_is_no_certificate_is_named(files: TlsFiles) -> None:
-    with pytest.raises(SecurityError, match=r"server\.key holds no certificate of an authority in PEM"):
+def test_an_authority_that_is_not_a_certificate_is_named(files: TlsFiles) -> None:
+    with pytest.raises(SecurityError, match=r"server\.key contains no PEM certificate of an authority"):
         client_context(replace(files, authority=files.key))
 
 
@@ -71,10 +71,10 @@ def test_a_key_that_others_can_read_does_not_take_the_place_of_one_in_use(
     before = files.read()
     Path(files.key).chmod(0o644)
     assert files.read() is before
-    assert "what was read before stays in use: the key" in caplog.text
+    assert "the previous ones stay in use: the key" in caplog.text
 
 
-def test_a_key_with_a_password_asks_nobody_for_it(files: TlsFiles, tmp_path: Path) -> None:
+def test_a_key_with_a_password_prompts_no_one(files: TlsFiles, tmp_path: Path) -> None:
     locked = str(tmp_path / "locked.pem")
     words = ["openssl", "pkcs8", "-topk8", "-in", files.key, "-out", locked, "-passout", "pass:word"]
     subprocess.run(words, check=True, capture_output=True)

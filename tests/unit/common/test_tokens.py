@@ -48,7 +48,7 @@ def test_only_a_hash_is_kept(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_token_lets_in_until_it_ends(path: Path) -> None:
+def test_a_token_grants_access_until_it_expires(path: Path) -> None:
     now = [1_000.0]
     book = TokenBook(path, SECRET, lambda: now[0])
     token = issue(path, SECRET, "me", ("submit", "operate"), 2_000)
@@ -70,7 +70,7 @@ def test_the_slow_hash_is_made_once_and_never_for_strangers(path: Path, slow_has
     assert book.principal(Token(token.token_id, "1" * 64, token.check)) is None
 
 
-def test_wrong_tries_with_a_known_id_cost_a_few_slow_hashes_and_nobody_else_waits(
+def test_wrong_tries_with_a_known_id_cost_a_few_slow_hashes_and_no_one_else_waits(
     path: Path, slow_hashes: list[str]
 ) -> None:
     now = [1_000.0]
@@ -110,7 +110,7 @@ def test_a_slow_check_of_one_token_delays_no_other(path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("name", [OWNER.name, ANONYMOUS.name])
 def test_no_token_has_the_name_of_the_owner(path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="no token can be named"):
+    with pytest.raises(ValueError, match="a token cannot be named"):
         issue(path, SECRET, name, ("read",), 0)
     token = issue(path, SECRET, "me", ("admin",), 0)
     path.write_text(path.read_text().replace('"me"', f'"{name}"'))
@@ -157,7 +157,7 @@ def test_an_unreadable_file_admits_no_caller(path: Path, content: str) -> None:
     assert book.principal(token) is not None
     path.write_text(content)
     assert book.principal(token) is None
-    with pytest.raises(TokenFileError, match="no file of tokens"):
+    with pytest.raises(TokenFileError, match="not a file of tokens"):
         read_entries(path)
 
 
@@ -171,7 +171,7 @@ def test_names_are_used_once_and_roles_are_known(path: Path) -> None:
     issue(path, SECRET, "me", ("read",), 0)
     with pytest.raises(TokenFileError, match="already"):
         issue(path, SECRET, "me", ("read",), 0)
-    with pytest.raises(ValueError, match="'root' is no role; there are read, submit"):
+    with pytest.raises(ValueError, match="'root' is not a role; valid roles are read, submit"):
         issue(path, SECRET, "you", ("root",), 0)
 
 
@@ -224,12 +224,12 @@ def test_with_a_file_that_says_something_impossible_no_token_is_valid(path: Path
     content = json.loads(path.read_text())
     content["tokens"][0][field] = value
     path.write_text(json.dumps(content))
-    with pytest.raises(TokenFileError, match="is no file of tokens"):
+    with pytest.raises(TokenFileError, match="is not a file of tokens"):
         read_entries(path)
     assert TokenBook(path, SECRET).principal(token) is None
 
 
-def test_a_file_that_is_nested_deeply_is_no_file_of_tokens(path: Path) -> None:
+def test_a_deeply_nested_file_is_not_a_file_of_tokens(path: Path) -> None:
     path.write_text('{"tokens": ' + "[" * 100_000 + "]" * 100_000 + "}")
     path.chmod(0o600)
     with pytest.raises(TokenFileError, match="nested more than 200 levels deep"):

@@ -68,7 +68,7 @@ def test_files_that_others_can_change_are_not_trusted(path: Path, mode: int, mon
         read_trusted(path)
 
 
-def test_the_group_of_one_user_is_no_other_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_group_of_one_user_is_not_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owned_by(monkeypatch, 1000, group=1000)
     path.chmod(0o664)
     assert read_trusted(path) == "content"

@@ -38,14 +38,14 @@ def test_it_is_forgotten_in_time() -> None:
     assert [delay(tries, "a", now_s) for now_s in (100.0, 160.0, 220.0, 280.1)] == [0.3, 0.6, 1.2, 0.3]
 
 
-def test_those_that_wait_are_bounded_and_the_address_is_told_to_wait() -> None:
+def test_waiting_calls_are_bounded_and_the_address_gets_a_retry_time() -> None:
     tries = WrongTries()
     with ExitStack() as waiting:
         for _ in range(49):
             waiting.enter_context(tries.one("a", 100.0))
         tries.check("a")
         waiting.enter_context(tries.one("a", 100.0))
-        with pytest.raises(TooMuch, match=r"too many wrong credentials come from this address; try again in 5\.0 s"):
+        with pytest.raises(TooMuch, match=r"too many wrong credentials from this address; try again in 5\.0 s"):
             tries.check("a")
         tries.check("b")
     tries.check("a")
@@ -60,7 +60,7 @@ def test_however_many_wait_other_addresses_are_answered(monkeypatch: pytest.Monk
     assert delay(tries, "e", 1.0) == 0.3
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_tries, "_KEPT", 3)
     tries = WrongTries()
     with tries.one("a", 1.0):

@@ -45,7 +45,7 @@ def test_a_service_runs_as_the_user_of_the_image(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_writes_is_a_volume_or_memory(name: str) -> None:
+def test_services_write_only_to_volumes_or_memory(name: str) -> None:
     places = _places(name)
     assert {"/tmp", "/run/lockgate"} <= places
     assert "docker.sock" not in str(SERVICES[name])

@@ -70,7 +70,9 @@ def test_an_old_one_stays_when_no_other_can_be_made() -> None:
         ("http://mirror.example/debian", "http://other.example/updates", "http://other.example/updates"),
     ],
 )
-def test_security_updates_come_from_beside_the_mirror(tmp_path: Path, mirror: str, named: str, expected: str) -> None:
+def test_security_updates_come_from_the_neighbouring_mirror(
+    tmp_path: Path, mirror: str, named: str, expected: str
+) -> None:
     sources = _sources(tmp_path, mirror)
     done = in_script(f"{SECURITY}\nadd_security_updates {tmp_path}", DEBIAN_SECURITY_MIRROR=named, MISSING="0")
     assert done.returncode == 0, done.stderr
@@ -78,7 +80,7 @@ def test_security_updates_come_from_beside_the_mirror(tmp_path: Path, mirror: st
     assert sources.read_text() == f"deb {mirror} bookworm main\ndeb {expected} bookworm-security main\n"
 
 
-def test_where_there_are_none_the_build_goes_on_and_says_so(tmp_path: Path) -> None:
+def test_without_updates_the_build_continues_and_says_so(tmp_path: Path) -> None:
     sources = _sources(tmp_path, "http://mirror.example/debian")
     done = in_script(f"{SECURITY}\nadd_security_updates {tmp_path}", MISSING="8")
     assert done.returncode == 0
@@ -94,7 +96,7 @@ def _sources(folder: Path, mirror: str) -> Path:
     return path
 
 
-def test_prepared_is_what_must_be_fetched_and_nothing_is_built() -> None:
+def test_prepare_only_fetches_and_builds_nothing() -> None:
     told = """
     check_engine() { :; }; flock() { :; }; mkdir() { :; }; docker() { echo 1000000; }; context=/tmp
     ensure_base() { echo base; }; gather_dependencies() { echo wheels; }

@@ -93,7 +93,7 @@ def test_the_secret_is_one_that_lockgate_takes(made: Path) -> None:
     assert len(load_secret(made / "secret", create=False)) == 64
 
 
-def test_cert_manager_is_asked_for_the_same_names() -> None:
+def test_cert_manager_issues_the_same_names() -> None:
     certificate = yaml.safe_load(_block("yaml"))["spec"]
     asked = {f"DNS:{name}" for name in certificate["dnsNames"]} | {
         f"IP:{ip_address}" for ip_address in certificate["ipAddresses"]

@@ -100,7 +100,7 @@ def test_the_files_of_the_settings_lie_where_the_pod_has_them(pod: Pod, settings
 
 
 @pytest.mark.parametrize("pod", pods(), ids=_name)
-def test_the_secret_lies_where_the_settings_name_it_for_the_pods_user_alone(pod: Pod, settings_file: Path) -> None:
+def test_the_secret_is_at_its_setting_and_private_to_the_pods_user(pod: Pod, settings_file: Path) -> None:
     settings, mounts = _settings(settings_file), pod.mounts()
     secret_folder = settings.security.secret_file.rpartition("/")[0]
     assert mounts[secret_folder]["emptyDir"]["medium"] == "Memory"
@@ -131,7 +131,7 @@ def test_a_task_manager_has_room_for_spark(settings_file: Path) -> None:
 
 
 @pytest.mark.parametrize("pod", pods("zookeeper"), ids=_name)
-def test_a_zookeeper_server_knows_which_it_is(
+def test_a_zookeeper_server_knows_its_number(
     pod: Pod, in_pod: Any, settings_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_pod(pod)

@@ -50,7 +50,7 @@ ALL = [*pods(), client()]
 
 
 @pytest.mark.parametrize("document", documents().values(), ids=_name)
-def test_everything_lies_in_the_namespace_and_carries_the_label(document: Document) -> None:
+def test_everything_is_in_the_namespace_and_carries_the_label(document: Document) -> None:
     if document["kind"] != "Namespace":
         assert document["metadata"]["namespace"] == "lockgate"
     assert document["metadata"]["labels"]["app.kubernetes.io/part-of"] == "lockgate"
@@ -103,7 +103,7 @@ def test_two_zookeeper_servers_never_share_a_node_and_the_others_do_so_only_when
 
 
 @pytest.mark.parametrize("pod", ALL, ids=_name)
-def test_volumes_come_from_what_is_there(pod: Pod) -> None:
+def test_existing_volumes_are_used(pod: Pod) -> None:
     claims = {claim["metadata"]["name"] for claim in pod.claims}
     volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
     used = {mount["name"] for container in pod.containers for mount in container["volumeMounts"]}
@@ -120,7 +120,7 @@ def test_volumes_come_from_what_is_there(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("pod", ALL, ids=_name)
-def test_the_key_is_for_the_group_of_the_pod_and_not_for_everybody(pod: Pod) -> None:
+def test_the_key_is_for_the_group_of_the_pod_and_not_for_everyone(pod: Pod) -> None:
     """Or Lockgate refuses it. Kubelet makes the files root's, and of the group fsGroup."""
     for volume in pod.spec["volumes"]:
         source = volume.get("secret", {})

@@ -380,7 +380,7 @@ def test_the_limits_of_a_function_are_found() -> None:
     assert _waits_s(TaskManager.stop) == STOP_S
 
 
-def test_systemd_does_not_kill_what_is_still_stopping() -> None:
+def test_systemd_does_not_kill_processes_that_are_still_stopping() -> None:
     # What ZooKeeper is asked last, and the end of the session.
     session_s = _settings().zookeeper.session_timeout_ms / 1000 + _waits_s(ZooKeeperSession.close)
     parts: tuple[Callable[..., Any], ...] = (

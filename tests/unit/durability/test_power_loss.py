@@ -39,7 +39,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForgetfulDisk:
     return ForgetfulDisk(root, monkeypatch)
 
 
-def test_the_disk_forgets_what_was_not_synced(disk: ForgetfulDisk) -> None:
+def test_the_disk_forgets_unsynced_data(disk: ForgetfulDisk) -> None:
     (disk.root / "unsynced").write_text("x")
     with (disk.root / "named").open("w") as file:
         file.write("kept")

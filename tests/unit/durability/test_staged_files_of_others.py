@@ -32,7 +32,7 @@ def attempts(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("late", [1, 2, 3])
-def test_an_attempt_that_starts_late_leaves_what_its_successors_have_staged(tmp_path: Path, late: int) -> None:
+def test_an_attempt_that_starts_late_keeps_its_successors_output(tmp_path: Path, late: int) -> None:
     sinks = {number: staged(tmp_path, number) for number in (1, 2, 3)}
     assert attempts(tmp_path) == {"a1", "a2", "a3"}
     sinks[late].restore(())

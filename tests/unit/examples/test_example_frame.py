@@ -189,7 +189,7 @@ def test_a_result_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize(("asked", "code"), [("all", 0), ("needy", 2)])
-def test_what_cannot_run_here_is_left_out_of_all_and_an_error_by_name(
+def test_an_example_that_cannot_run_here_is_skipped_in_all_and_an_error_by_name(
     asked: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def check(_: Place) -> list[str]:
@@ -201,7 +201,7 @@ def test_what_cannot_run_here_is_left_out_of_all_and_an_error_by_name(
     assert "no database is installed" in "".join(capsys.readouterr())
 
 
-def test_the_key_that_a_step_returns_and_what_it_finds_wrong_come_back(tmp_path: Path) -> None:
+def test_the_key_and_the_errors_of_a_step_are_returned(tmp_path: Path) -> None:
     client: Any = None
     scene = Scene(client, "before", Place(tmp_path, tmp_path, 0), print)
     assert (
@@ -227,7 +227,7 @@ def test_the_summary_of_a_result_is_printed_when_it_is_right(tmp_path: Path) -> 
     assert printed == ["  7 rows"]
 
 
-def test_compare_finds_what_is_missing_wrong_and_too_much() -> None:
+def test_compare_finds_missing_wrong_and_extra_entries() -> None:
     assert compare({"a": 1}, {"a": 1}, "count of") == []
     assert len(compare({"a": 1, "b": 2, "c": 3}, {"a": 2, "b": 2, "d": 4}, "count of")) == 3
 

@@ -58,7 +58,7 @@ def test_a_checkpoint_node_that_is_no_number_is_named(place: Place, stray: str) 
     assert caught.value.path == path
 
 
-def test_a_counter_that_is_no_number_is_quoted_in_part(place: Place) -> None:
+def test_a_counter_that_is_not_a_number_is_quoted_in_part(place: Place) -> None:
     place.records.submit(place.grant, JOB)
     place.store.commit(place.grant, [Put(Paths("c").checkpoint_id("k"), b"9" * 100_000)])
     with pytest.raises(CorruptRecord, match="is not a number") as caught:

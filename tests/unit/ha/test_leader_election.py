@@ -126,7 +126,7 @@ def test_a_refused_claim_is_never_repeated_hot(joined: Driver) -> None:
     assert joined(msg.Viewed(1, vacancy, 1)) == [msg.WakeAt(joined.now_ms + TIMING.retry_ms)]
 
 
-def test_an_own_contender_that_is_gone_is_made_again(standby: Driver) -> None:
+def test_a_lost_contender_is_recreated(standby: Driver) -> None:
     assert standby(msg.Viewed(1, view(line=(OLD_LEADER,)), 1)) == [msg.Join(1, rejoin=True)]
 
 
@@ -258,7 +258,7 @@ def test_a_leader_that_answers_nowhere_is_replaced(challenging: Driver) -> None:
     assert challenging(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
 
 
-def test_a_verdict_that_came_too_late_is_taken_back_by_the_answer(challenging: Driver) -> None:
+def test_a_late_verdict_is_withdrawn_by_the_answer(challenging: Driver) -> None:
     """This process was stopped: the leader has answered long ago, and the clock is looked at before the news."""
     assert challenging.later(TIMING.challenge_ms) == [msg.Claim(1, MINE.name, 7, 8, True, True)]
     assert challenging(msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == [msg.ReadView(1)]
@@ -266,7 +266,7 @@ def test_a_verdict_that_came_too_late_is_taken_back_by_the_answer(challenging: D
     assert challenging.later(TIMING.retry_ms + TIMING.challenge_ms) == []
 
 
-def test_an_unreachable_network_does_not_wait_for_the_knock(standby: Driver) -> None:
+def test_an_unreachable_network_does_not_wait_for_the_probe(standby: Driver) -> None:
     standby(msg.LeaderGone(7, 123))
     assert standby(msg.Probed(7, msg.ProbeAnswer.NONE)) == [msg.Challenge(1, 7)]
 
@@ -276,7 +276,7 @@ def test_a_leader_that_answers_the_challenge_keeps_its_place(challenging: Driver
     assert challenging.later(1_000_000) == []
 
 
-def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_knocked_at(challenging: Driver) -> None:
+def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_probed(challenging: Driver) -> None:
     challenging(msg.Viewed(1, view(), 1), msg.Probed(7, msg.ProbeAnswer.NONE))
     assert msg.Probe(7, "old:1") in challenging(msg.LeaderGone(7, 124))
     assert challenging.later(TIMING.probe_timeout_ms) == []
@@ -286,11 +286,11 @@ def test_a_leader_that_has_answered_is_spared_for_a_while_but_still_knocked_at(c
     assert challenging(msg.Probed(7, msg.ProbeAnswer.NONE)) == [msg.Challenge(1, 7)]
 
 
-def test_a_refused_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+def test_a_refused_connection_counts_during_a_challenge(challenging: Driver) -> None:
     assert challenging(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
 
 
-def test_an_accepted_connection_counts_while_the_challenge_stands(challenging: Driver) -> None:
+def test_an_accepted_connection_counts_during_a_challenge(challenging: Driver) -> None:
     assert challenging(msg.Probed(7, msg.ProbeAnswer.ACCEPTED)) == []
     assert challenging.later(1_000_000) == []
 
@@ -331,7 +331,7 @@ def test_a_leader_that_was_replaced_answers_nothing(leading: Driver) -> None:
 # -- holding on -------------------------------------------------------------------------------------------------------
 
 
-def test_suspended_leader_keeps_its_grant_however_long(leading: Driver) -> None:
+def test_suspended_leader_keeps_its_grant_for_any_time(leading: Driver) -> None:
     assert leading(msg.Disconnected(1)) == [msg.Suspended()]
     assert leading.later(10_000_000) == []
     assert leading.machine.grant == LeadershipGrant(8, "me", "5")
@@ -402,7 +402,7 @@ def test_a_claim_with_unknown_outcome_is_taken_up_when_the_node_is_ours(joined: 
     assert msg.Granted(LeadershipGrant(8, "me", "5"), None) in joined(msg.Viewed(1, my_view(), 1))
 
 
-def test_a_claim_with_unknown_outcome_is_made_again_when_nobody_leads(joined: Driver) -> None:
+def test_a_claim_with_unknown_outcome_is_repeated_when_no_one_leads(joined: Driver) -> None:
     joined(msg.Viewed(1, view(None, line=(MINE,)), 1), msg.ClaimFailed(1, msg.ClaimFailure.UNKNOWN))
     assert joined.later(TIMING.retry_ms) == [msg.ReadView(1)]
     assert joined(msg.Viewed(1, view(None, line=(MINE,)), 1)) == [msg.Claim(1, MINE.name, 7, 8, False)]
@@ -435,7 +435,7 @@ def test_events_of_an_earlier_session_do_nothing(leading: Driver) -> None:
     assert leading.phase is Phase.OFFLINE
 
 
-def test_a_leader_that_takes_connections_and_answers_none_is_replaced(standby: Driver) -> None:
+def test_a_leader_that_accepts_connections_and_answers_none_is_replaced(standby: Driver) -> None:
     assert standby(msg.Unanswering(6, 1)) == []  # of an earlier one
     effects = standby(msg.Unanswering(7, 1))
     assert effects == [msg.Claim(1, MINE.name, 7, 8, True)]
@@ -462,7 +462,7 @@ LAST_OF_ALL = 2**63 - 1
 
 
 @pytest.mark.parametrize("named", [9, 40, LAST_OF_ALL])
-def test_a_token_that_a_peer_names_is_looked_up_and_changes_nothing_by_itself(leading: Driver, named: int) -> None:
+def test_a_token_reported_by_a_peer_is_looked_up_and_has_no_effect_alone(leading: Driver, named: int) -> None:
     assert leading(msg.TokenSeen("a peer has seen it", named)) == [msg.ReadView(1)]
     assert leading(msg.Viewed(1, my_view(), 1)) == [msg.LeaderChanged(my_leader())]
     assert leading.phase is Phase.LEADING
@@ -486,7 +486,7 @@ def test_while_zookeeper_is_away_a_later_token_ends_the_grant_and_the_next_one_t
     assert leading(msg.Viewed(1, my_view(), 1))[-1] == msg.Claim(1, MINE.name, 8, 9, True)
 
 
-def test_a_token_up_to_the_own_is_no_news(leading: Driver) -> None:
+def test_a_token_up_to_the_own_one_is_ignored(leading: Driver) -> None:
     assert leading(msg.TokenSeen("late", 7), msg.TokenSeen("it is this one's", 8)) == []
 
 
@@ -556,6 +556,6 @@ def test_changes_are_looked_at(standby: Driver) -> None:
     assert standby(msg.Changed(1)) == []
 
 
-def test_a_forbidden_transition_tells_the_story(standby: Driver) -> None:
+def test_a_forbidden_transition_raises_with_the_story(standby: Driver) -> None:
     with pytest.raises(IllegalTransition, match=r"STANDBY -> VERIFYING(.|\n)*Joined"):
         standby.machine._to(Phase.VERIFYING)

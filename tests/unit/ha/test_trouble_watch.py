@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trouble_watch, "_LOOK_EVERY_S", 0.001)
 
 
-def test_each_loss_is_told_but_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_loss_is_reported_but_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     seen = Seen(REASON)
     observe = seen.watch.session()
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_each_loss_is_told_but_logged_once_a_minute(caplog: pytest.LogCaptureFix
     assert caplog.messages == [f"no connection to ZooKeeper: {REASON}"]
 
 
-def test_what_is_seen_for_a_moment_only_is_not_told() -> None:
+def test_a_momentary_observation_is_not_reported() -> None:
     """A server that is stopping hangs up in the middle of a handshake, as one does that speaks no TLS."""
     seen = Seen("does not speak TLS", "", "does not speak TLS", "", REASON)
     observe = seen.watch.session()
@@ -68,7 +68,7 @@ def test_the_next_session_is_explained_too_and_none_before_the_first_connection(
     observe(SessionState.LOST)
 
 
-def test_nobody_looks_after_the_end() -> None:
+def test_no_one_looks_after_the_end() -> None:
     seen = Seen("")
     observe = seen.watch.session()
     observe(SessionState.CONNECTED)

@@ -38,7 +38,7 @@ def test_defaults_need_nothing() -> None:
     assert settings.coordinator.bind == "127.0.0.1:7070"
 
 
-def test_options_beat_the_environment_which_beats_the_file() -> None:
+def test_options_override_the_environment_which_overrides_the_file() -> None:
     write("[zookeeper]\nhosts = 'file:1'\nsession_timeout_ms = 5000\n[taskmanager]\nslots = 3\nid = 'tm'\n")
     env = {"LOCKGATE_ZOOKEEPER_HOSTS": "env:1", "LOCKGATE_TASKMANAGER_SLOTS": "4"}
     settings = load_settings(None, {"taskmanager": {"slots": 5, "id": None}}, env)
@@ -185,14 +185,14 @@ def test_a_client_with_a_jwt_needs_tls(tmp_path: Path) -> None:
     jwt.write_text("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2ln\n")
     jwt.chmod(0o600)
     env = {"LOCKGATE_TOKEN_FILE": str(jwt)}
-    with pytest.raises(SettingsError, match="only for coordinators with TLS"):
+    with pytest.raises(SettingsError, match="needs coordinators with TLS"):
         load_settings(environment=env).credentials()
     shown = load_settings(environment={**env, "LOCKGATE_TLS_AUTHORITY": "ca.pem"}).credentials()
     assert shown.token == parse_jwt(jwt.read_text())
     assert "c2ln" not in repr(shown) + repr(shown.token)
 
 
-def test_a_coordinator_without_storage_reports_what_to_configure() -> None:
+def test_a_coordinator_without_storage_names_the_setting() -> None:
     with pytest.raises(SettingsError, match="give --storage DIRECTORY"):
         load_settings(environment={}).coordinator_settings()
 
@@ -218,7 +218,7 @@ def test_zookeeper_is_reached_in_plain_text_by_default() -> None:
     assert load_settings(environment={}).credentials().zookeeper is None
 
 
-def test_tls_with_zookeeper_takes_the_general_files_where_it_has_none_of_its_own(tmp_path: Path) -> None:
+def test_tls_with_zookeeper_defaults_to_the_general_files(tmp_path: Path) -> None:
     write("[tls]\ncertificate='c.pem'\nkey='k.pem'\nauthority='ca.pem'\n")
     env = {"LOCKGATE_ZOOKEEPER_TLS": "true"}
     general = load_settings(environment=env).credentials().zookeeper
@@ -261,8 +261,8 @@ def test_certificates_have_one_role_or_several() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[tls.roles]\nalice = 'root'", "'alice': 'root' is no role; there are read, submit"),
-        ("[tls.roles]\nalice = []", "'alice': 'nothing' is no role"),
+        ("[tls.roles]\nalice = 'root'", "'alice': 'root' is not a role; valid roles are read, submit"),
+        ("[tls.roles]\nalice = []", "'alice': 'nothing' is not a role"),
         ("[tls.roles]\nalice = 3", "'alice': "),
         ("[tls.roles]\nalice = 'read'", r"set tls\.mutual = true"),
     ],
@@ -281,7 +281,7 @@ def test_roles_that_mean_nothing_are_refused(text: str, sentence: str) -> None:
         (TaskManagerGroup(), TaskManagerSettings("z", ""), {"id": "task_manager_id"}),
     ],
 )
-def test_defaults_are_those_of_the_processes(group: Any, settings: Any, other_names: dict[str, str]) -> None:
+def test_defaults_match_the_processes(group: Any, settings: Any, other_names: dict[str, str]) -> None:
     known = {field.name for field in dataclasses.fields(settings)}
     for name, value in group.model_dump().items():
         assert other_names.get(name, name) in known

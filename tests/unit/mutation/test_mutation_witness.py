@@ -125,7 +125,7 @@ def test_of_a_test_with_parameters_one_has_to_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "code", "told"),
+    ("calls", "code", "message"),
     [
         ([failing, failing], 0, "all 1 mutants are noticed by all of their tests"),
         ([failing, lambda: None], 1, "1 of 1 mutants are not noticed by all of their tests: some"),
@@ -134,10 +134,10 @@ def test_of_a_test_with_parameters_one_has_to_fail() -> None:
     ],
 )
 def test_the_run_succeeds_only_when_every_mutant_is_noticed_by_all_of_its_tests(
-    capsys: pytest.CaptureFixture[str], calls: list[Callable[[], Any]], code: int, told: str
+    capsys: pytest.CaptureFixture[str], calls: list[Callable[[], Any]], code: int, message: str
 ) -> None:
     assert sum_up([verdict_of(*zip((TEST, OTHER), calls, strict=True))]) == code
-    assert capsys.readouterr().out.strip() == told
+    assert capsys.readouterr().out.strip() == message
 
 
 def test_a_test_whose_name_begins_like_that_of_a_listed_one_is_another() -> None:
@@ -145,7 +145,7 @@ def test_a_test_whose_name_begins_like_that_of_a_listed_one_is_another() -> None
     assert verdict.blind == (f"NOT by {TEST}: it was skipped",)
 
 
-def test_what_follows_the_first_failure_of_a_listed_test_is_left_out() -> None:
+def test_failures_after_the_first_of_a_listed_test_are_omitted() -> None:
     subject = Witness((TEST, OTHER), stops_early=True)
     item: Any = SimpleNamespace(nodeid=f"{TEST}[b]")
     subject.pytest_runtest_setup(item)

@@ -68,7 +68,7 @@ def test_the_stragglers_totals_are_those_of_the_input(tmp_path: Path) -> None:
     ],
     ids=["nothing", "a key lost", "a key too many", "a key twice", "wrong work", "wrong count"],
 )
-def test_the_stragglers_oracle_sees_what_is_wrong(tmp_path: Path, damage: object) -> None:
+def test_the_stragglers_oracle_notices_errors(tmp_path: Path, damage: object) -> None:
     assert callable(damage)
     path = totals(tmp_path / "totals.db", damage(straggler_rows([120, 3])))
     with pytest.raises(AssertionError):
@@ -116,7 +116,7 @@ def test_a_story_of_nothing_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "told"),
+    ("looks", "message"),
     [
         ([(2, job(2), completed(1, 2)), (1, job(2), completed(1, 2))], r"\[2, 1\]"),
         ([(1, job(1), completed(1, 1)), (2, job(1), completed(1, 1, "elsewhere"))], "two contents"),
@@ -126,12 +126,12 @@ def test_a_story_of_nothing_proves_nothing() -> None:
     ],
 )
 def test_a_history_that_violates_an_invariant_is_reported(
-    looks: list[tuple[int, JobRecord, CompletedCheckpoint]], told: str
+    looks: list[tuple[int, JobRecord, CompletedCheckpoint]], message: str
 ) -> None:
     story = Story()
     for epoch, record, checkpoint in looks:
         story.look(epoch, [(record, [checkpoint])])
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         story.check()
 
 

@@ -77,13 +77,13 @@ def test_an_optional_scalar_that_is_left_out_is_not_its_zero() -> None:
     assert codec.to_json(left_out)["jitter"] is None
 
 
-def test_equal_messages_give_equal_bytes_whatever_the_order_of_a_map() -> None:
+def test_equal_messages_give_equal_bytes_in_any_order_of_a_map() -> None:
     file_source = messages.FileSource(path="p", options={"a": "1", "b": "2"})
     other = messages.FileSource(path="p", options={"b": "2", "a": "1"})
     assert codec.encode(file_source) == codec.encode(other)
 
 
-def test_bytes_that_are_no_message_are_refused_with_the_expected_type() -> None:
+def test_bytes_that_are_not_a_message_are_refused_with_the_expected_type() -> None:
     with pytest.raises(codec.MalformedMessage, match="3 bytes are not a JobGraph"):
         codec.decode(messages.JobGraph, b"\xff\xff\xff")
 

@@ -15,5 +15,5 @@ def test_a_name_says_everything() -> None:
 @pytest.mark.parametrize(
     "name", ["", "run~op~1~1", "run~op~1~1~x", "run~op~1~1~1~1", "../run~op~1~1~1", "a b~op~1~1~1"]
 )
-def test_what_is_no_name_is_none(name: str) -> None:
+def test_an_invalid_transaction_name_parses_to_none(name: str) -> None:
     assert Transaction.parse(name) is None

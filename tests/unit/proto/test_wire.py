@@ -61,7 +61,7 @@ def test_any_bytes_get_an_answer(data: bytes, kind: Any) -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 5))
-def test_what_fits_is_never_refused(vertices: int, operators: int) -> None:
+def test_messages_within_the_bound_are_never_refused(vertices: int, operators: int) -> None:
     """Elements of repeated fields, each with a text or two, within what `decode` allows for them."""
     vertex = Vertex("vertex", "name", 3, 128, (Operator("operator", "its name"),) * operators)
     count = vertices * (operators + 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.share import draw_fewer_examples
 
 
-def test_a_share_of_the_examples_is_drawn_however_often_the_test_stands_there() -> None:
+def test_a_share_of_the_examples_is_drawn_for_every_occurrence_of_the_test() -> None:
     drawn = []
 
     @settings(max_examples=40)

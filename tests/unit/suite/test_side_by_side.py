@@ -27,7 +27,7 @@ def side_by_side(folder: Path, wait: str, code: str) -> subprocess.CompletedProc
     )
 
 
-def test_what_each_part_says_is_in_one_piece_although_all_run_at_once(tmp_path: Path) -> None:
+def test_output_of_each_part_is_in_one_piece_although_all_run_at_once(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     done = side_by_side(tmp_path, MEETING.format(folder=meeting), "0")
@@ -47,7 +47,7 @@ def test_a_part_that_fails_is_named_in_the_last_line_and_the_others_run(tmp_path
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_part_ends_as_its_command_does_and_says_what_it_cost(code: int, tmp_path: Path) -> None:
+def test_a_part_exits_like_its_command_and_reports_its_cost(code: int, tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     command = ["scripts/part.sh", "some tests", "bash", "-c", f"echo said; echo wrong >&2; exit {code}"]
     environment = {**os.environ, "PARTS_LOG": str(parts)}

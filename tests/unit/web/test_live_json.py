@@ -37,12 +37,12 @@ LOOP = m.JobStatus(
 )
 
 
-def test_what_sources_read_and_sinks_get_is_counted() -> None:
+def test_records_of_sources_and_sinks_are_counted() -> None:
     found = overview_json(LOOP)
     assert (found["records_read"], found["records_written"]) == (12, 2)
 
 
-def test_what_an_ended_job_has_read_is_not_guessed() -> None:
+def test_progress_of_an_ended_job_is_not_guessed() -> None:
     """Its result has counters by operator, and no graph."""
     operators = tuple(replace(operator, vertex_id="") for operator in LOOP.operators)
     for found in (
@@ -64,7 +64,7 @@ def test_a_loop_does_not_turn_the_drawing_round() -> None:
     assert places["a"] == places["b"] < places["c"] < places["d"]
 
 
-def test_only_what_is_sent_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_sent_subtasks_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[m.SubtaskStatusView] = []
     make = shapes.subtask_json
 

@@ -20,7 +20,7 @@ def test_a_pass_is_for_one_origin_of_one_cluster_and_for_a_day() -> None:
     assert not passes.is_valid(ORIGIN, shown)
 
 
-def test_what_is_no_pass_is_refused() -> None:
+def test_an_invalid_pass_is_refused() -> None:
     passes = OriginPasses(SECRET, lambda: 1_000.0)
     late = passes.of(ORIGIN).replace("87400", "99999")
     for query in (b"", b"pass=", b"pass=.", b"pass=99999999999999999999.0", f"pass={late}".encode(), b"pass=\xff.\xff"):

@@ -12,7 +12,7 @@ export function confirmed(title, text, command, verb, isDanger, act) {
     go.addEventListener("click", async () => {
       go.disabled = true;
       said.className = "";
-      said.textContent = "Working on it. This page may be closed: what has begun goes on.";
+      said.textContent = "Working on it. You may close this page: the action continues.";
       try {
         said.textContent = result(await act());
       } catch (error) {

@@ -53,7 +53,7 @@ function visitor(session) {
 function login() {
   connection.session = null;
   connection.token = "";
-  if (document.getElementById("token")) return; // somebody types in it
+  if (document.getElementById("token")) return; // someone types in it
   page?.abort();
   show(document.getElementById("visitor"));
   light.className = "";

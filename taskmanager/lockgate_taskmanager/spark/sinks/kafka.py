@@ -109,8 +109,8 @@ class KafkaSink(Sink):
         if (place.cluster, place.topic) != (here.cluster, here.topic):
             raise UserError(
                 f"{self.context.where}: the snapshot has output for the Kafka cluster {place.cluster}, whose commits"
-                f" are noted in its topic {place.topic}, and the sink has {here.cluster} and {here.topic}; start with"
-                " the servers and the commits_topic that it had"
+                f" are recorded in its topic {place.topic}, and the sink has {here.cluster} and {here.topic}; start "
+                "with the servers and the commits_topic that it had"
             )
         return place
 

@@ -93,7 +93,7 @@ class KafkaLedger:
             while reached < until and highest < enough:
                 if time.monotonic() > deadline:
                     raise self._held_back(until)
-                with self._kafka.explained(f"could not tell what is committed, from the topic {self.topic}"):
+                with self._kafka.explained(f"could not read the commits from the topic {self.topic}"):
                     found = consumer.consume(_CHUNK, _LOOK_S)
                 notes = [message for message in found if message.error() is None]
                 ends = [self._end_at(message.error(), message.offset()) for message in found if message.error()]

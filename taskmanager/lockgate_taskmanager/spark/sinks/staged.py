@@ -177,7 +177,7 @@ class StagedSink(Sink):
             raise error
         if not filesystem.exists(target) and not is_committed():
             raise UserError(
-                f"{self.context.where}: the staged file {staged.path} is gone and {target.path} does not exist:"
+                f"{self.context.where}: the staged file {staged.path} is missing and {target.path} does not exist:"
                 " committed output has been removed; restore the file, or start a new job"
             ) from error
 

@@ -141,7 +141,7 @@ def _check_kept(dialect: sa.Dialect, schema: pa.Schema, found: sa.Table, wanted:
         fitting = wanted.columns[field.name].type.compile(dialect=dialect)
         raise UserError(
             f"{title} has column '{field.name}' as {theirs}, which does not keep the rows' {ours}: make the column"
-            f" {fitting}, or cast the rows to what it holds"
+            f" {fitting}, or cast the rows to its type"
         )
 
 

@@ -80,7 +80,7 @@ class Turns:
                     f" attempt {context.attempt} waits for it"
                 )
                 if now - started >= self._patience_s:
-                    raise Unavailable(f"{text} no longer; the code that was called needs a timeout of its own")
+                    raise Unavailable(f"{text} no longer; the called code needs its own timeout")
                 if now - started >= _SAY_AFTER_S and not is_logged:
                     is_logged = True
                     log.warning("%s", text)

@@ -23,7 +23,7 @@ Array = Any  # numpy.ndarray
 
 
 class AggregateState(HeapStore):
-    """Aggregates in memory: a store of its own, or the rows that a database store works on.
+    """Aggregates in memory: a separate store, or the rows that a database store works on.
 
     key_count: number of key columns of stored rows.
     """

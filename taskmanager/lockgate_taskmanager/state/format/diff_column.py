@@ -64,7 +64,7 @@ def undone(values: Any, bases: Any, earlier: Array, row: int, name_of: Callable[
     for step, base in reversed(steps):
         try:
             if value is None or mark(value) != base:
-                raise ValueError("they were made from another state than the one that they stand on")
+                raise ValueError("they were computed from a different state")
             value = applied(value, values[step].as_py())
         except ValueError as error:
             raise StateUnreadable(

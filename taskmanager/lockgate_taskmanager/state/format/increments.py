@@ -73,7 +73,7 @@ def _full(chain: Sequence[Stored]) -> Stored:
     first = chain[0]
     if first.is_increment:
         raise StateUnreadable(
-            f"the state file {first.where} holds only what has changed since another one, which is not named; restore"
+            f"the state file {first.where} contains only the changes since another one, which is not named; restore"
             " from another checkpoint"
         )
     return first

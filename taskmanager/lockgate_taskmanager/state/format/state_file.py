@@ -171,7 +171,7 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
         if file.schema.field(HASH).type != pa.int64() or any(batch.column(HASH).null_count for batch in batches):
-            raise ValueError(f"its column {HASH} has something else than whole numbers")
+            raise ValueError(f"its column {HASH} contains other values than whole numbers")
     except (pa.ArrowException, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = metadata["lockgate.format"] not in _FULL_FORMATS
@@ -270,8 +270,8 @@ def _check(metadata: Mapping[str, str], where: str, signature: str, max_parallel
     if metadata["lockgate.signature"] != signature:
         raise StateUnreadable(
             f"the state file {where} belongs to another aggregate: it has {metadata['lockgate.signature']},"
-            f" the job now has {signature}; keep what state belongs to as it was (keys, aggregates, window, bounds of a"
-            " join), or let the operator begin without state: with another id, .uid('...') in Python, and"
+            f" the job now has {signature}; keep keys, aggregates, window and bounds of a join as they were,"
+            " or let the operator begin without state: with another id, .uid('...') in Python, and"
             " --allow-unmatched-state"
         )
     if int(metadata["lockgate.max_parallelism"]) != max_parallelism:

@@ -178,7 +178,7 @@ class JoinStore:
             if len(sources) == 1:
                 purges.append((self.sides[side], sources[0].purged_until))
         self.watermark = min(times)
-        for joined, until in purges:  # what was over for those who stored it is over for good
+        for joined, until in purges:  # rows purged before they were stored stay purged
             if joined.until(self.watermark) < until:
                 joined.rows.purge(until)
 

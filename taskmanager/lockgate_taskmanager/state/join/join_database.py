@@ -113,7 +113,7 @@ class JoinDatabase(DatabaseStore):
             self.add(batch.select(self.table.schema.names), hashes, times)
 
     def copy(self, other: Database, about: About) -> None:
-        """Copies the rows of another subtask's database, without those that were over for that subtask."""
+        """Copies the rows of another subtask's database, without rows already expired for that subtask."""
         until = about.purged_until
         for group in self._spec.key_groups:
             start, end = self.table.from_span(group, until), self.table.behind_span(group, until)

@@ -70,5 +70,5 @@ class SideStores(Protocol):
 
 
 def columns_of(schema: pa.Schema) -> pa.Schema:
-    """The rows' own columns of those that they come with."""
+    """The rows' own columns among the received ones."""
     return pa.schema([field for field in schema if field.name not in (HASH, EVENT_TIME)])

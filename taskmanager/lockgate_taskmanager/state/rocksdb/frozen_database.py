@@ -149,7 +149,7 @@ def _opened(state: OperatorState) -> Iterator[zipfile.ZipFile]:
 def _metadata(archive: zipfile.ZipFile) -> dict[str, str]:
     found = parse_json(_content(archive, _ABOUT))
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError(f"its {_ABOUT} is not what Lockgate writes")
+        raise ValueError(f"its {_ABOUT} is not in Lockgate's format")
     return found
 
 

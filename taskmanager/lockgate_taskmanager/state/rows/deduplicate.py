@@ -18,7 +18,7 @@ class DeduplicateStore:
     """A row without content stands for a key that has been seen; it expires `ttl_ms` after that."""
 
     def __init__(self, spec: RowSpec, rows: RowStore, ttl_ms: int) -> None:
-        """rows: with the schema of the records; ttl_ms: 0 for ever."""
+        """rows: with the schema of the records; ttl_ms: 0 for no limit."""
         self._spec, self._rows, self._ttl_ms = spec, rows, ttl_ms
         self._now_ms = 0
 

@@ -97,5 +97,5 @@ def _binary(payloads: Array) -> pa.Array:
 
 
 def is_there(payloads: Array) -> Array:
-    """Mask: the row is kept. payloads: bytes, None for those that are not."""
+    """Mask: the row is kept. payloads: bytes, None for dropped rows."""
     return payloads != None  # noqa: E711  element by element

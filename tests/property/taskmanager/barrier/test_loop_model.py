@@ -288,7 +288,7 @@ def test_a_snapshot_with_its_logs_is_a_consistent_cut_and_the_loop_ends(
 @MODES
 @settings(max_examples=60, deadline=None)
 @given(_graphs(), st.integers(1, 3), st.data())
-def test_what_goes_on_from_a_snapshot_comes_to_the_same_end(
+def test_a_run_from_a_snapshot_has_the_same_result(
     mode: CheckpointMode, graph: JobGraph, rows: int, data: st.DataObject
 ) -> None:
     before = Flow(graph, rows, mode)
@@ -300,7 +300,7 @@ def test_what_goes_on_from_a_snapshot_comes_to_the_same_end(
 
 @settings(max_examples=80, deadline=None)
 @given(_graphs(), st.data())
-def test_a_loop_ends_when_nothing_circles_any_more_and_not_before(graph: JobGraph, data: st.DataObject) -> None:
+def test_a_loop_ends_only_when_no_record_circulates(graph: JobGraph, data: st.DataObject) -> None:
     """Few records that go round for long after the input has ended: many rounds are quiet at some heads only."""
     flow = Flow(graph, 1, CheckpointMode.EXACTLY_ONCE, hops=4 * HOPS)
     _run(flow, data, checkpoints=0)

@@ -62,9 +62,7 @@ def perform(world: StoreWorld, step: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3), st.lists(steps, max_size=20))
-def test_every_kept_checkpoint_restores_what_it_was_taken_of(
-    backend: str, retained: int, plan: list[tuple[Any, ...]]
-) -> None:
+def test_every_kept_checkpoint_restores_its_state(backend: str, retained: int, plan: list[tuple[Any, ...]]) -> None:
     world = StoreWorld(BACKENDS[backend], retained)
     try:
         world.merge(BASE)

@@ -68,7 +68,7 @@ def test_no_record_of_a_split_in_order_is_ever_behind_the_watermark(
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(0, 3), max_size=30), st.sampled_from([0, 10_000]))
-def test_event_time_goes_on_however_few_splits_there_are_and_waits_until_all_are_dealt(
+def test_event_time_advances_with_few_splits_and_waits_until_all_are_assigned(
     partitions: int, parallelism: int, turns: list[int], idle_after_ms: int
 ) -> None:
     """What the leader says reaches the subtasks in any order, while those that have splits read already."""

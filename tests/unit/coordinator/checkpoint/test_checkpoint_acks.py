@@ -132,7 +132,7 @@ def test_an_ack_without_state_stands_for_an_empty_one() -> None:
 # declines
 
 
-def test_a_decline_aborts_and_discards_what_was_uploaded() -> None:
+def test_a_decline_aborts_and_discards_uploads() -> None:
     checkpoints = TestingCheckpoints(tolerable_failures=1)
     number = checkpoints.trigger()
     checkpoints.decline(number)
@@ -196,7 +196,7 @@ def test_a_repeated_answer_for_the_id_triggers_once() -> None:
 # the pending machine
 
 
-def test_an_illegal_transition_tells_its_story() -> None:
+def test_an_illegal_transition_raises_with_its_story() -> None:
     pending = PendingCheckpoint(1, attempt(1), frozenset(SUBTASKS), CheckpointKind.CHECKPOINT)
     pending.triggered(5, 100)
     with pytest.raises(IllegalTransition, match=r"-> COMPLETED is not allowed(.|\n)*RESERVING -> COLLECTING"):
@@ -238,7 +238,7 @@ def test_an_acknowledgement_before_the_trigger_is_discarded() -> None:
     assert pending.acknowledge(ack(1, "count", 0), 7) is AckResult.SUCCESS
 
 
-def test_every_reason_to_give_a_checkpoint_up_has_a_text_of_its_own() -> None:
+def test_every_reason_to_abort_a_checkpoint_has_its_own_text() -> None:
     assert len({reason.value for reason in FailureReason}) == len(FailureReason)
     assert FailureReason.EXPIRED.fault is Fault.NONE, "whose it is shows later"
 

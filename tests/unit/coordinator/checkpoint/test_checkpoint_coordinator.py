@@ -66,7 +66,7 @@ def test_the_rate_is_fixed_and_does_not_drift_with_duration() -> None:
     assert checkpoints.machine.next_wake_ms() == 2_000
 
 
-def test_a_slow_checkpoint_is_followed_at_once_and_missed_ones_are_not_made_up_for() -> None:
+def test_a_slow_checkpoint_is_followed_at_once_and_missed_ones_are_skipped() -> None:
     checkpoints = TestingCheckpoints()
     number = checkpoints.trigger()
     checkpoints.now += 3_400
@@ -87,7 +87,7 @@ def test_min_pause_holds_the_next_one_back() -> None:
     assert checkpoints.give(Tick(), 1)
 
 
-def test_timeout_aborts_and_names_who_is_missing() -> None:
+def test_timeout_aborts_and_names_the_missing_subtasks() -> None:
     checkpoints = TestingCheckpoints(tolerable_failures=1)
     number = checkpoints.trigger()
     checkpoints.acknowledge(number, without=("count", 1))
@@ -173,7 +173,7 @@ def test_a_checkpoint_being_written_survives_the_end_of_its_attempt() -> None:
 
 
 @pytest.mark.parametrize("repeat", [1, 2])
-def test_an_outcome_that_comes_again_or_for_another_id_is_ignored(repeat: int) -> None:
+def test_a_repeated_outcome_or_one_of_another_id_is_ignored(repeat: int) -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.acknowledge(checkpoints.trigger())
     record = checkpoints.persist().record
@@ -300,7 +300,7 @@ def test_a_savepoint_waits_for_the_next_attempt_no_longer_than_its_timeout() -> 
     assert not checkpoints.of(PersistCheckpointId)
 
 
-def test_a_job_that_ends_answers_who_waits_for_the_next_attempt() -> None:
+def test_a_job_that_ends_answers_callers_waiting_for_the_next_attempt() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(AttemptEnded("tm lost"))
     checkpoints.give(SavepointRequested("a"))
@@ -390,7 +390,7 @@ def completed_savepoint(checkpoints: TestingCheckpoints) -> CompletedCheckpoint:
     return record
 
 
-def test_a_savepoint_that_is_asked_for_again_is_the_same_while_it_is_taken_and_after() -> None:
+def test_a_repeated_savepoint_request_gets_the_same_one_during_and_after_it() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(SavepointRequested("mine"))
     begun = checkpoints.last
@@ -421,7 +421,7 @@ def test_one_that_waits_is_not_put_into_the_queue_again() -> None:
     assert not checkpoints.of(PersistCheckpointId)
 
 
-def test_one_that_has_failed_is_taken_when_it_is_asked_for_again() -> None:
+def test_a_failed_savepoint_is_taken_at_the_next_request() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(SavepointRequested("mine"))
     checkpoints.give(CheckpointIdPersisted(1))
@@ -431,7 +431,7 @@ def test_one_that_has_failed_is_taken_when_it_is_asked_for_again() -> None:
     assert checkpoints.of(PersistCheckpointId)
 
 
-def test_a_new_leader_knows_what_was_asked_for_and_answers_before_the_job_runs() -> None:
+def test_a_new_leader_knows_the_request_and_answers_before_the_job_runs() -> None:
     checkpoints = TestingCheckpoints(running=False)
     record = CompletedCheckpoint(3, kind=CheckpointKind.SAVEPOINT, request_ids=("mine",))
     checkpoints.machine.completed = CompletedCheckpoints(1, (record,), None)
@@ -570,7 +570,7 @@ def test_as_many_checkpoints_are_in_flight_as_the_job_allows() -> None:
     assert not checkpoints.give(Tick(), 5_000)
 
 
-def test_a_newer_checkpoint_subsumes_those_that_began_before_it_and_they_leave_nothing_behind() -> None:
+def test_a_newer_checkpoint_subsumes_earlier_ones_without_leftovers() -> None:
     checkpoints, first, second, third = _three()
     checkpoints.acknowledge(second)
     checkpoints.give(CheckpointPersisted(checkpoints.persist().record))
@@ -642,7 +642,7 @@ def test_after_an_increment_that_builds_on_nothing_the_next_checkpoint_is_full()
     state = SubtaskState("count", 0, (OperatorState("op", StateKind.KEYED_STATE, left_out),))
     checkpoints.acknowledge(second, without=("count", 0))
     checkpoints.give(Acknowledged(ack(second, "count", 0, state=state)))
-    assert "builds on what checkpoint 1 holds" in checkpoints.of(CheckpointAborted)[0].text
+    assert "in checkpoint 1, which is missing" in checkpoints.of(CheckpointAborted)[0].text
     assert not checkpoints.of(TooManyFailures), "the next one succeeds"
     checkpoints.give(Tick(), 1_000)
     checkpoints.give(CheckpointIdPersisted(third := second + 1))

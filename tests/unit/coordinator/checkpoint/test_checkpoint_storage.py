@@ -62,7 +62,7 @@ def test_metadata_that_cannot_be_written_never_ends_the_attempt() -> None:
     assert checkpoints.machine.storage_trouble == StorageTrouble(0, "cannot write chk-1: No space left on device")
 
 
-def test_the_jobs_own_faults_still_count_beside_the_storages() -> None:
+def test_the_jobs_own_faults_count_during_storage_failures() -> None:
     checkpoints = TestingCheckpoints(tolerable_failures=1)
     checkpoints.decline(checkpoints.trigger())
     decline_for_storage(checkpoints, checkpoints.trigger(), ("count", 0))
@@ -71,7 +71,7 @@ def test_the_jobs_own_faults_still_count_beside_the_storages() -> None:
     (too_many,) = checkpoints.of(TooManyFailures)
     assert (
         too_many.reason
-        == "checkpoint 3 failed: count-0 declined it: too large: one failed checkpoint more than the job tolerates"
+        == "checkpoint 3 failed: count-0 declined it: too large: one more failed checkpoint than the job tolerates"
     )
 
 
@@ -143,12 +143,12 @@ def test_a_savepoint_out_of_time_counts_for_nothing() -> None:
     assert not checkpoints.of(TooManyFailures)
 
 
-def test_the_status_says_since_when_why_and_what_to_do() -> None:
+def test_the_status_gives_start_reason_and_remedy() -> None:
     trouble = StorageTrouble(1_700_000_000_000, "count-0 declined it: disk full")
     life = JobLife("wordcount", token=1)
     life.state = JobState.RUNNING
     text = status_message(life, None, None, trouble)
     assert text == (
         "the job runs, but no checkpoint has completed since 22:13:20 UTC: count-0 declined it: disk full; make room "
-        "in the storage or bring it back, then the job continues by itself"
+        "in the storage or bring it back, then the job continues automatically"
     )

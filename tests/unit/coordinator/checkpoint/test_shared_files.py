@@ -45,7 +45,7 @@ def record(number: int, content: CheckpointMetadata | None = None) -> CompletedC
     return CompletedCheckpoint(number, kind=CheckpointKind.CHECKPOINT, metadata=encode(content) if content else b"")
 
 
-def test_a_file_goes_with_the_last_snapshot_that_refers_to_it() -> None:
+def test_a_file_is_deleted_with_the_last_snapshot_that_refers_to_it() -> None:
     files = SharedFiles()
     files.add(1, frozenset({"a"}))
     files.add(2, frozenset({"a", "b"}))
@@ -98,7 +98,7 @@ def test_the_possible_bases_of_a_pending_checkpoint_are_kept() -> None:
     assert [base.checkpoint_id for base in completed.bases()] == [4]
 
 
-def test_a_new_leader_counts_what_the_records_say() -> None:
+def test_a_new_leader_counts_from_the_records() -> None:
     old = metadata(1, shared(1))
     new = metadata(2, shared(1), shared(2))
     completed = CompletedCheckpoints(1, (record(2, new), record(1, old)), new)
@@ -125,13 +125,15 @@ def test_bytes_that_did_not_travel_are_put_in_from_the_checkpoint_that_has_them(
 
 
 @pytest.mark.parametrize("there", [[], [StateHandle(inline=b"xxxx", size_bytes=4, checksum="other", checkpoint_id=1)]])
-def test_bytes_that_are_not_there_make_no_checkpoint(there: list[StateHandle]) -> None:
+def test_missing_bytes_make_no_checkpoint(there: list[StateHandle]) -> None:
     left_out = StateHandle(size_bytes=4, checksum="c1", checkpoint_id=1, taken_over=True)
-    with pytest.raises(NothingToTakeOver, match="count-0 builds on what checkpoint 1 holds of operator 'op'"):
+    with pytest.raises(
+        NothingToTakeOver, match="count-0 builds on the state of operator 'op' in checkpoint 1, which is missing"
+    ):
         completed_handles(states(left_out), [metadata(1, handle) for handle in there])
 
 
-def test_sizes_say_what_is_there_and_what_is_new() -> None:
+def test_sizes_give_the_total_and_the_new_part() -> None:
     chain = states(shared(1, 100), shared(2, 5), shared(3, 7))
     assert (size_bytes(chain), written_bytes(chain, 3), is_incremental(chain, 3)) == (112, 7, True)
     whole = states(StateHandle(path="file:///x", size_bytes=9))

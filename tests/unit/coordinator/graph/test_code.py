@@ -42,7 +42,7 @@ def graph(kind: object) -> m.JobGraph:
         m.KafkaSink("h:1", "t", value="v", options={"sasl.password": "${KAFKA_PASSWORD}"}),
     ],
 )
-def test_sql_and_what_is_built_in_is_no_code(kind: object) -> None:
+def test_sql_and_built_in_operators_are_not_code(kind: object) -> None:
     assert brings_code(graph(kind)) == ""
 
 
@@ -137,7 +137,7 @@ def test_a_long_text_is_looked_through_in_one_go(text: str) -> None:
     brings_code(graph(m.SqlTransform(text * (2**20 // len(text)))))
 
 
-def test_what_is_quoted_or_a_comment_spans_no_rows() -> None:
+def test_quoted_text_and_comments_span_no_rows() -> None:
     assert spans_rows("SELECT 'it\\'s', \"GROUP BY\", `LIMIT 1` /* sum(x) */ FROM input -- GROUP BY\n") == ""
     assert spans_rows("SELECT 'a\\\\', count(x) FROM input") == "an aggregate"
     assert spans_rows("SELECT /* a */ 1 FROM input GROUP /* b */ BY k") == "GROUP BY"

@@ -65,7 +65,7 @@ def _with(graph: JobGraph, vertex: Vertex) -> JobGraph:
     return replace(graph, vertices=tuple(vertex if item.id == vertex.id else item for item in graph.vertices))
 
 
-def test_a_loop_is_what_records_may_go_round_in() -> None:
+def test_a_loop_is_a_cycle_of_records() -> None:
     graph = _loop()
     assert validate(graph) == ()
     assert loops(graph) == (frozenset({"head", "tail"}),)
@@ -112,11 +112,11 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
     ),
     "no input from outside": (
         lambda graph: replace(graph, edges=(Edge("source", "sink", FORWARD), *graph.edges[1:])),
-        "Nothing comes into the loop of head, tail: it needs an input from outside.",
+        "No edge enters the loop of head, tail: it needs an input from outside.",
     ),
     "no way out": (
         lambda graph: replace(graph, edges=(*graph.edges[:3], Edge("source", "sink", FORWARD))),
-        "Nothing leaves the loop of head, tail: its results would be lost.",
+        "No edge leaves the loop of head, tail: its results would be lost.",
     ),
     "a window inside": (
         lambda graph: _with(graph, _vertex("tail", WINDOWED)),
@@ -124,18 +124,18 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
     ),
     "a window behind": (
         lambda graph: _with(graph, _vertex("sink", WINDOWED)),
-        "Operator 'sink-1' needs event time and stands behind the loop of head, tail, through which none comes: put it "
-        "in front.",
+        "Operator 'sink-1' needs event time, but is behind the loop of head, tail, through which no watermark "
+        "passes: put it in front.",
     ),
     "a join behind": (
         lambda graph: _with(graph, _vertex("sink", IntervalJoin())),
-        "Operator 'sink-1' needs event time and stands behind the loop of head, tail, through which none comes: put it "
-        "in front.",
+        "Operator 'sink-1' needs event time, but is behind the loop of head, tail, through which no watermark "
+        "passes: put it in front.",
     ),
     "keyed state at the head": (
         lambda graph: _with(graph, _vertex("head", COUNTED)),
-        "The loop goes back to 'head-1', which is no transform: put one in front of it, for example the SQL "
-        "'SELECT * FROM input', and lead the back edge there.",
+        "The loop goes back to 'head-1', which is not a transform: put one in front of it, for example the SQL "
+        "'SELECT * FROM input', and connect the back edge to it.",
     ),
     "at least once": (
         _mode(CheckpointMode.AT_LEAST_ONCE),
@@ -147,13 +147,13 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
     ),
     "feedback said of another edge": (
         lambda graph: replace(graph, edges=(replace(graph.edges[0], feedback=HASH), *graph.edges[1:])),
-        "The edge source -> head says how FEEDBACK goes, and is FORWARD: leave `feedback` out.",
+        "The edge source -> head sets `feedback`, but is FORWARD: leave `feedback` out.",
     ),
     "too much state in messages": (
         lambda graph: replace(graph, state_backend=StateBackend(MemoryBackend(20 << 20))),
         "The memory backend's max_state_bytes is 20971520: it must be between 0 (for 16 MiB) and 16777216, because the "
-        "state travels inside messages, in a loop with as much again of records in flight. Use the filesystem backend "
-        "for more.",
+        "state travels inside messages, in a loop with the same amount of records in flight. Use the filesystem "
+        "backend for more.",
     ),
 }
 
@@ -187,7 +187,7 @@ def _snapshot(graph: JobGraph, logs: dict[int, tuple[int, ...]]) -> CheckpointMe
 
 @pytest.mark.parametrize("spread", [FORWARD, REBALANCE])
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_what_circled_is_taken_up_once_whatever_the_parallelism_is_now(spread: Partitioning, width: int) -> None:
+def test_circulating_records_are_restored_once_at_any_parallelism(spread: Partitioning, width: int) -> None:
     back = replace(BACK, feedback=spread)
     senders = {0: (0,), 1: (1,), 2: (2,)} if spread is FORWARD else {0: (0, 2), 2: (0, 1, 2)}
     snapshot = _snapshot(_loop(back, 3), senders)
@@ -209,7 +209,7 @@ def test_a_graph_without_the_back_edge_cannot_take_it_up() -> None:
     snapshot = _snapshot(graph, {1: (1,)})
     straight = normalize(replace(graph, edges=tuple(edge for edge in graph.edges if edge != BACK)))
     assert in_flight_misfits(straight, snapshot) == (
-        "The snapshot holds records that were on their way back from 'tail' to 'head' in a loop, and the job has no "
+        "The snapshot contains records that were returning from 'tail' to 'head' in a loop, and the job has no "
         "FEEDBACK edge between these vertices: leave the loop as it was.",
     )
     assert in_flight_misfits(straight, _snapshot(graph, {})) == (), "after the loop was found to be empty just then"

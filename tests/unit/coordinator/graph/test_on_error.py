@@ -71,9 +71,9 @@ def test_where_it_is_offered(kind: object) -> None:
     [
         (graph(COUNT, OnError.SKIP), "'middle' cannot leave out single records: compute its keys and inputs with a"),
         (graph(Deduplicate(("word",)), OnError.SKIP), "'middle' cannot leave out single records: compute its keys"),
-        (graph(ConsoleSink(), OnError.SKIP), "a sink shows what a checkpoint holds, whole"),
-        (graph(ForeachBatchSink(b"x"), OnError.SKIP), "sort out such records with a transform before it"),
-        (graph(FILES, OnError.SKIP), "the source's option mode says what becomes of lines that are no records"),
+        (graph(ConsoleSink(), OnError.SKIP), "a sink shows the whole output of a checkpoint"),
+        (graph(ForeachBatchSink(b"x"), OnError.SKIP), "filter such records out with a transform before it"),
+        (graph(FILES, OnError.SKIP), "the source's option mode decides about lines that are not valid records"),
         (graph(SQL, OnError.SKIP, "bad"), "names dead letters 'bad', but its on_error is not DEAD_LETTER"),
         (graph(SQL, OnError.DEAD_LETTER), "calls its dead letters ''"),
         (graph(SQL, OnError.DEAD_LETTER, "late", "late"), "and not 'late'"),
@@ -81,9 +81,9 @@ def test_where_it_is_offered(kind: object) -> None:
         (graph(SQL, OnError.DEAD_LETTER, "bad"), "the dead letters 'bad', which nothing reads"),
         (
             graph(SQL, OnError.DEAD_LETTER, "bad", "worse"),
-            "asks for the side output 'worse': there is only 'late', and",
+            "requests the side output 'worse': there is only 'late', and",
         ),
-        (graph(SQL, OnError.SKIP, "", "bad"), "asks for the side output 'bad'"),
+        (graph(SQL, OnError.SKIP, "", "bad"), "requests the side output 'bad'"),
     ],
 )
 def test_where_it_is_refused(broken: JobGraph, expected: str) -> None:

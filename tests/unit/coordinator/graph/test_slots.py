@@ -47,7 +47,7 @@ def test_preferred_places_are_kept_slot_by_slot() -> None:
     assert places(pool(a=2, b=2).handle(request, 0)) == {"j": ["b", "a", "b"]}
 
 
-def test_a_preferred_place_that_is_full_or_gone_is_replaced() -> None:
+def test_a_preferred_place_that_is_full_or_lost_is_replaced() -> None:
     cluster = pool(a=1, b=2)
     cluster.handle(SlotsRequested("k", 1, 1, preferred=("a",)), 0)
     assert places(cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "gone")), 0)) == {"j": ["b", "b"]}
@@ -114,7 +114,7 @@ def test_released_slots_go_to_waiting_jobs() -> None:
     assert cluster.held_by("k") == {"a": 1}
 
 
-def test_a_new_request_replaces_what_the_job_holds() -> None:
+def test_a_new_request_replaces_the_jobs_slots() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("j", 1, 2), 0)
     assert places(cluster.handle(SlotsRequested("j", 2, 2), 0)) == {"j": ["a", "a"]}
@@ -128,7 +128,7 @@ def test_a_withdrawn_request_is_forgotten() -> None:
     assert cluster.handle(TaskManagerAdded("a", "a:1", 1), 0) == []
 
 
-def test_slots_of_a_lost_task_manager_are_gone() -> None:
+def test_slots_of_a_lost_task_manager_are_removed() -> None:
     cluster = pool(a=2, b=2)
     cluster.handle(SlotsRequested("j", 1, 4), 0)
     cluster.handle(TaskManagerRemoved("b"), 0)
@@ -138,7 +138,7 @@ def test_slots_of_a_lost_task_manager_are_gone() -> None:
     assert cluster.free_slots == 2
 
 
-def test_registering_again_keeps_what_is_held() -> None:
+def test_registering_again_keeps_the_used_slots() -> None:
     cluster = pool(a=2)
     cluster.handle(SlotsRequested("j", 1, 2), 0)
     cluster.handle(TaskManagerAdded("a", "a:2", 2), 0)
@@ -157,14 +157,14 @@ def test_without_task_managers_nothing_is_too_large_yet() -> None:
     assert slot_shortage(8, []) is None
 
 
-def test_an_avoided_task_manager_comes_last_but_keeps_what_prefers_it() -> None:
+def test_an_avoided_task_manager_comes_last_but_keeps_subtasks_that_prefer_it() -> None:
     cluster = pool(a=2, b=2, c=1)
     request = SlotsRequested("j", 1, 4, preferred=("a",), avoided=("a",))
     assert places(cluster.handle(request, 0)) == {"j": ["a", "b", "c", "b"]}
     assert places(cluster.handle(SlotsRequested("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
 
 
-def test_spare_slots_are_those_for_which_no_job_waits() -> None:
+def test_slots_without_a_waiting_job_are_spare() -> None:
     cluster = pool(a=2, b=2)
     cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "a")), 0)
     assert [(spare.task_manager_id, spare.free_slots) for spare in cluster.spares("j")] == [("b", 2)]

@@ -17,7 +17,7 @@ def asked(option: StragglerReplacement | None) -> tuple[str, ...]:
     return tuple(validate(normalize(replace(word_count(), straggler_replacement=option))))
 
 
-def test_it_is_off_unless_asked_for_and_what_is_left_out_is_filled_in() -> None:
+def test_it_is_off_by_default_and_omitted_values_are_filled_in() -> None:
     assert normalize(word_count()).straggler_replacement is None
     graph = normalize(replace(word_count(), straggler_replacement=StragglerReplacement()))
     assert graph.straggler_replacement == StragglerReplacement(3.0, 30_000, 60_000)
@@ -29,11 +29,11 @@ def test_it_is_off_unless_asked_for_and_what_is_left_out_is_filled_in() -> None:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        (StragglerReplacement(factor=1.2), "factor is 1.2: it has to be at least 1.5"),
+        (StragglerReplacement(factor=1.2), "factor is 1.2: it must be at least 1.5"),
         (StragglerReplacement(factor=-3), "factor is -3"),
         (StragglerReplacement(factor=math.nan), "factor is nan"),
         (StragglerReplacement(factor=math.inf), "factor is inf"),
-        (StragglerReplacement(window_ms=999), "window_ms is 999: it has to be at least 1000"),
+        (StragglerReplacement(window_ms=999), "window_ms is 999: it must be at least 1000"),
         (StragglerReplacement(pause_ms=-1), "pause_ms is -1"),
     ],
 )

@@ -85,7 +85,7 @@ def test_one_connection_feeds_one_subtask() -> None:
     wide = replace(graph, vertices=(replace(graph.vertices[0], parallelism=2),))
     assert only_problem(wide) == (
         f"Source 'x' reads from one connection, so vertex '{graph.vertices[0].id}' cannot have parallelism 2: "
-        "give it 1 and send its records on with a REBALANCE or HASH edge."
+        "give it 1 and distribute its records with a REBALANCE or HASH edge."
     )
 
 
@@ -137,7 +137,7 @@ def test_an_empty_graph() -> None:
 def test_all_problems_are_reported_at_once() -> None:
     graph = one(Operator(id="source", kind=FileSource()), Operator(id="x"), parallelism=0)
     problems = "\n".join(validate(graph))
-    for expected in ("no path", "no format", "no kind", "parallelism 0", "no sink"):
+    for expected in ("no path", "without a format", "no kind", "parallelism 0", "no sink"):
         assert expected in problems
 
 
@@ -149,8 +149,8 @@ def test_all_problems_are_reported_at_once() -> None:
         (one(SOURCE, SINK, parallelism=129), "parallelism 129, more than its max_parallelism 128"),
         (one(SOURCE, SINK, parallelism=3, max_parallelism=2), "more than its max_parallelism 2"),
         (one(SOURCE, SINK, max_parallelism=99_999), "max_parallelism 99999"),
-        (one(SOURCE, replace(SINK, id="a/b")), "'a/b' is no id"),
-        (one(SOURCE, replace(SINK, id="")), "'' is no id"),
+        (one(SOURCE, replace(SINK, id="a/b")), "'a/b' is not an id"),
+        (one(SOURCE, replace(SINK, id="")), "'' is not an id"),
         (one(SOURCE, replace(SOURCE, id="late"), SINK), "Source 'late' is not the first operator"),
         (one(SOURCE, SINK, SQL), "Sink 'print' is not the last operator"),
         (one(SOURCE, replace(SQL, kind=COUNT), SINK), "Aggregate 'sql' must be the first operator"),
@@ -186,7 +186,7 @@ def test_two_edges_between_the_same_vertices() -> None:
     assert "2 edges go from 'left' to 'right'" in only_problem(replace(graph, edges=graph.edges * 2))
 
 
-def test_a_cycle_is_named_without_what_hangs_on_it() -> None:
+def test_a_cycle_is_named_without_its_neighbours() -> None:
     graph = word_count()
     loop = Vertex(id="loop", parallelism=2, operators=(SQL,))
     back = Vertex(id="back", parallelism=2, operators=(replace(SQL, id="sql2"),))
@@ -230,10 +230,10 @@ def test_no_sink_at_all() -> None:
     assert any("no sink" in problem for problem in problems)
 
 
-def test_records_that_go_nowhere() -> None:
+def test_unused_output() -> None:
     graph = tiny()
     lonely = Vertex(id="lonely", parallelism=1, operators=(replace(SOURCE, id="s2"),))
-    assert "go nowhere" in only_problem(replace(graph, vertices=(*graph.vertices, lonely)))
+    assert "are not used" in only_problem(replace(graph, vertices=(*graph.vertices, lonely)))
 
 
 def test_a_vertex_without_operators() -> None:
@@ -262,7 +262,7 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
     ("kind", "expected"),
     [
         (FileSource(format=FileFormat.TEXT), "no path"),
-        (FileSource(path="/in"), "no format"),
+        (FileSource(path="/in"), "without a format"),
         (FileSource(path="/in", format=FileFormat.CSV), "CSV and needs a schema"),
         (FileSource(path="/in", format=FileFormat.JSON_LINES, schema=" "), "JSON_LINES and needs a schema"),
         (replace(FILES, poll_interval_ms=-1), "poll interval of -1 ms"),
@@ -274,7 +274,7 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (PythonTransform(), "has no function"),
         (ForeachBatchSink(), "has no function"),
         (FileSink(format=FileFormat.CSV), "no path"),
-        (FileSink(path="/out"), "no format"),
+        (FileSink(path="/out"), "without a format"),
         (FileSink(path="/out", format=FileFormat.TEXT), "cannot write TEXT"),
         (SqlSink(table="t", keys=("k",)), "no url"),
         (SqlSink(url="sqlite://", keys=("k",)), "names no table"),
@@ -290,9 +290,9 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (SocketSource(host="h", port=70_000), "at port 70000: it must be between 1 and 65535"),
         (PythonSink(), "writes to a sink of your own but has no sink"),
         (KafkaSource(topics=("t",)), "reads from Kafka but names no servers"),
-        (KafkaSource("kafka://u:secret@h", ("t",)), "reads from Kafka at servers that are not host:port, several with"),
+        (KafkaSource("kafka://u:secret@h", ("t",)), "reads from Kafka at servers that are not host:port, separated by"),
         (KafkaSource("h:9"), "reads from Kafka but names no topic"),
-        (KafkaSource("h:9,g:9", ("a b",)), "reads from the topic 'a b', but topics are called with 1 to 249 of"),
+        (KafkaSource("h:9,g:9", ("a b",)), "reads from the topic 'a b', but a topic's name has 1 to 249 of"),
         (KafkaSource("h:9", ("t", "t")), "names the topic 't' 2 times"),
         (KafkaSource("h:9", ("t",), poll_interval_ms=-1), "poll interval of -1 ms"),
         (
@@ -302,8 +302,8 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (KafkaSource("h:9", ("t",), options={"kafka.client.id": "a"}), "write it without 'kafka.'"),
         (KafkaSink("h", "t", value="v"), "writes to Kafka at servers that are not host:port"),
         (KafkaSink("h:9", value="v"), "writes to Kafka but names no topic"),
-        (KafkaSink("h:9", "t", value="v", commits_topic="a/b"), "writes to the topic 'a/b', but topics are called"),
-        (KafkaSink("h:9", "t", value="v", commits_topic="t"), "they need one of their own"),
+        (KafkaSink("h:9", "t", value="v", commits_topic="a/b"), "writes to the topic 'a/b', but a topic's name has"),
+        (KafkaSink("h:9", "t", value="v", commits_topic="t"), "they need a separate topic"),
         (KafkaSink("h:9", "t"), "names no column for the records' values"),
         (KafkaSink("h:9", "t", value="v", options={"transactional.id": "x"}), "it is made from the job's run"),
         (DeltaSink(), "writes to a Delta table but has no uri"),
@@ -361,12 +361,12 @@ PROCESS = KeyedProcess(("word",), b"x", "f", "word STRING", (LAST,))
     ("kind", "expected"),
     [
         (replace(PROCESS, function=b""), "has no function"),
-        (replace(PROCESS, schema=" "), "needs the schema of what its function puts out"),
+        (replace(PROCESS, schema=" "), "needs the schema of its function's output"),
         (replace(PROCESS, states=(LAST, LAST)), "declares 2 states named 'last'"),
         (replace(PROCESS, states=(replace(LAST, name="a b"),)), "state 'a b' with a name that is not an identifier"),
-        (replace(PROCESS, states=(replace(LAST, shape=StateShape(0)),)), "state 'last' of no shape"),
-        (replace(PROCESS, states=(replace(LAST, type=""),)), "state 'last' of no type"),
-        (replace(PROCESS, states=(replace(LAST, key_type="INT"),)), "but it is no MAP_STATE"),
+        (replace(PROCESS, states=(replace(LAST, shape=StateShape(0)),)), "state 'last' without a shape"),
+        (replace(PROCESS, states=(replace(LAST, type=""),)), "state 'last' without a type"),
+        (replace(PROCESS, states=(replace(LAST, key_type="INT"),)), "but it is not a MAP_STATE"),
         (replace(PROCESS, states=(replace(LAST, shape=StateShape.MAP_STATE),)), "without a type for its keys"),
         (replace(PROCESS, states=(replace(LAST, ttl_ms=-1),)), "with ttl_ms -1"),
         (Deduplicate(("word",), -1), "has ttl_ms -1"),
@@ -439,14 +439,14 @@ def test_in_unaligned_mode_state_and_records_in_flight_have_to_fit_into_one_mess
     assert "between 0 (for 16 MiB) and 16777216" in only_problem(graph)
 
 
-def test_a_world_that_stops_for_every_checkpoint_has_one_at_a_time() -> None:
+def test_stop_the_world_has_one_checkpoint_at_a_time() -> None:
     for at_a_time, problems in ((0, 0), (1, 0), (2, 1)):
         options = CheckpointOptions(mode=CheckpointMode.STOP_THE_WORLD, max_concurrent=at_a_time)
         assert len(validate(word_count(checkpoints=options))) == problems
     assert "max_concurrent is 2 in the mode STOP_THE_WORLD" in only_problem(word_count(checkpoints=options))
 
 
-def test_a_storage_of_the_jobs_own_means_the_same_for_every_process() -> None:
+def test_a_storage_of_the_jobs_own_means_the_same_forevery_process() -> None:
     for uri in ("", "/state", "file:///state", "s3://bucket/state"):
         assert not validate(replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri=uri))))
     relative = replace(word_count(), state_backend=StateBackend(backend=FilesystemBackend(uri="state/here")))
@@ -520,7 +520,7 @@ def test_normalizing_twice_changes_nothing() -> None:
     assert normalize(once) == once
 
 
-def test_what_is_set_stays() -> None:
+def test_set_values_stay() -> None:
     strategy = ExponentialRestart(initial_ms=10, max_ms=20, multiplier=3, jitter=0, reset_after_ms=5)
     graph = normalize(
         word_count(checkpoints=CheckpointOptions(interval_ms=7), restart=RestartStrategy(strategy=strategy))
@@ -586,7 +586,7 @@ def test_good_windows_have_no_problem() -> None:
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
-        (windowed(Window(None, "at")), "has a window of no kind"),
+        (windowed(Window(None, "at")), "has a window without a kind"),
         (windowed(Window(SessionWindow(0), "at")), "session windows with a gap of 0 ms"),
         (windowed(Window(TumblingWindow(0), "at")), "has a window with a size of 0 ms"),
         (windowed(Window(SlidingWindow(5000, 0), "at")), "has a window with a slide of 0 ms"),
@@ -613,7 +613,7 @@ def test_good_windows_have_no_problem() -> None:
             one(SOURCE, Operator(id="time", kind=TIME), Operator(id="again", kind=TIME), SINK),
             "Vertex 'all' declares event time 2 times",
         ),
-        (with_side_output(windowed(Window(TUMBLING, "at")), "early"), "asks for the side output 'early'"),
+        (with_side_output(windowed(Window(TUMBLING, "at")), "early"), "requests the side output 'early'"),
         (with_side_output(windowed(None), "late"), "'count' does not begin with a windowed aggregate"),
     ],
 )
@@ -645,11 +645,11 @@ def test_event_time_behind_a_union_says_so() -> None:
     right = replace(plain.vertices[1], operators=(Operator(id="time", kind=TIME), SINK))
     edges = (*plain.edges, Edge("other", "right", Partitioning.FORWARD))
     told = only_problem(replace(plain, vertices=(plain.vertices[0], other, right), edges=edges))
-    assert "several streams meet in it; declare event time in each of them" in told
+    assert "it has several input streams; declare event time in each of them" in told
 
 
-def test_late_records_alone_are_no_result() -> None:
+def test_late_records_alone_are_not_a_result() -> None:
     graph = with_side_output(windowed(Window(TUMBLING, "at")), "late")
     count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1])
     graph = replace(graph, vertices=(graph.vertices[0], count, graph.vertices[2]))
-    assert "The records of vertex 'count' go nowhere" in only_problem(graph)
+    assert "The records of vertex 'count' are not used" in only_problem(graph)

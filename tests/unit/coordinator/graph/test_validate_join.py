@@ -53,9 +53,9 @@ def test_a_good_join_has_no_problem() -> None:
     ("graph", "expected"),
     [
         (joined(left_keys=()), "Operator 'match' joins by key but names no keys of the left side."),
-        (joined(right_keys=("a", "b")), "joins 1 key columns (id) with 2 (a, b): both sides need as many"),
+        (joined(right_keys=("a", "b")), "joins 1 key columns (id) with 2 (a, b): both sides need the same number"),
         (joined(right_time=" "), "joins by event time but has none of the right side"),
-        (joined(lower_ms=10_001), "joins from 10001 ms to 10000 ms, which is an interval that holds nothing"),
+        (joined(lower_ms=10_001), "joins from 10001 ms to 10000 ms, which is an empty interval"),
         (joined(upper_ms=10**13), "has upper_ms 10000000000000"),
         (joined(LEFT, replace(RIGHT, keys=("id",))), "on the keys of its right side (order_id), in this order"),
         (
@@ -64,13 +64,13 @@ def test_a_good_join_has_no_problem() -> None:
         ),
         (
             joined(LEFT, replace(RIGHT, join_side=JoinSide.JOIN_SIDE_UNSPECIFIED)),
-            "the edge payments -> join does not say which it is",
+            "the edge payments -> join does not say which",
         ),
         (joined(LEFT, replace(RIGHT, join_side=JoinSide.LEFT)), "Join 'match' has no input on its right side"),
         (
             joined(right=source("payments", is_timed=False)),
             "Join 'match' goes by event time, but source 'payments-source' before it declares no event time, so that "
-            "every record would be kept for ever",
+            "every record would be kept forever",
         ),
     ],
 )
@@ -89,5 +89,5 @@ def test_a_join_comes_first_and_sides_belong_to_joins() -> None:
 
 def test_at_least_once_may_show_pairs_twice() -> None:
     graph = replace(joined(), checkpoints=CheckpointOptions(mode=CheckpointMode.AT_LEAST_ONCE))
-    assert "'sink' may show records twice" in warnings(graph)[0]
+    assert "'sink' may permanently show duplicate records" in warnings(graph)[0]
     assert warnings(joined()) == ()

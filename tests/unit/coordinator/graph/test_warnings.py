@@ -41,7 +41,7 @@ LOOSE = CheckpointOptions(mode=CheckpointMode.AT_LEAST_ONCE)
 def test_an_exact_sink_behind_at_least_once_barriers_is_named() -> None:
     (text,) = warnings(word_count(checkpoints=LOOSE))
     times = "after a failure, a rescale or a start from a savepoint"
-    assert text.startswith(f"Checkpoints are at least once: {times} 'sink' may show records twice")
+    assert text.startswith(f"Checkpoints are at least once: {times} 'sink' may permanently show duplicate records")
 
 
 def test_the_default_mode_promises_everything() -> None:
@@ -122,7 +122,7 @@ def test_a_job_with_timers_behind_a_loop_is_warned_that_event_time_does_not_pass
 def test_differences_of_a_job_without_process_functions_are_none() -> None:
     asked = StateBackend(full_every=10, binary_diff=True)
     (text,) = warnings(replace(word_count(), state_backend=asked))
-    assert text.startswith("The state backend's binary_diff changes nothing")
+    assert text.startswith("The state backend's binary_diff has no effect")
     graph = word_count()
     process = replace(graph.vertices[1].operators[0], kind=KeyedProcess(("word",), b"function", schema="word STRING"))
     vertices = (graph.vertices[0], replace(graph.vertices[1], operators=(process, *graph.vertices[1].operators[1:])))
@@ -162,7 +162,9 @@ SUM, MAX = (Aggregate("t", AggregateFunction[name], "n") for name in ("SUM", "MA
 
 def test_a_job_that_adds_up_a_changelog_is_warned_of() -> None:
     (text,) = warnings(two_aggregates(KeyedAggregate(("k", "l"), (COUNT,)), KeyedAggregate(("k",), (SUM,))))
-    assert text.startswith("'last-1' adds up what 'first-1' puts out, which is the new value of a key each time")
+    assert text.startswith(
+        "'last-1' aggregates the output of 'first-1', which emits the new value of a key at each change"
+    )
     late = Window(TumblingWindow(1000), "at", 5000)
     assert len(warnings(two_aggregates(KeyedAggregate(("k",), (COUNT,), late), KeyedAggregate(("k",), (COUNT,))))) == 1
     final = Window(TumblingWindow(1000), "at")

@@ -101,7 +101,7 @@ def test_an_attempt_that_runs_where_it_was_is_adopted_and_nothing_is_restarted()
     assert leader.state is JobState.RUNNING
     assert not leader.sent(Deploy)
     assert not leader.sent(CancelAttempt)
-    assert leader.emitted(JobEventKind.ATTEMPT_ADOPTED) == ["attempt 1 goes on: nothing is restarted"]
+    assert leader.emitted(JobEventKind.ATTEMPT_ADOPTED) == ["attempt 1 continues: nothing is restarted"]
     assert leader.emitted(JobEventKind.ATTEMPT_DEPLOYED) == ["all 4 subtasks run"]
     assert leader.one(effects.PersistCheckpointId).checkpoint_id == 4, "at once: one of the dead leader may be overdue"
 

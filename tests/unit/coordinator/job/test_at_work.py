@@ -15,7 +15,7 @@ SLOW = SubtaskCounters(subtask("count", 1), (), None, "operator 'slow'", 61_000)
 TOLD = "Still running at the last report: operator 'slow' of count-1 on tm-b (for 61 s)."
 
 
-def test_a_checkpoint_that_times_out_says_what_is_still_at_work() -> None:
+def test_a_checkpoint_that_times_out_names_the_busy_operator() -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(timeout_ms=5_000))).run()
     driver.trigger()
     driver.give(events.CountersReported((SLOW,)))
@@ -36,7 +36,7 @@ def test_calls_that_have_returned_are_not_reported() -> None:
     assert known.sentence(lambda _: "tm-b") == "", "of another attempt"
 
 
-def test_a_cancel_that_is_not_obeyed_in_time_says_what_is_still_at_work() -> None:
+def test_a_cancel_that_times_out_names_the_busy_operator() -> None:
     for obeyed in (True, False):
         driver = Driver().run()
         driver.give(events.CountersReported((SLOW,)))

@@ -125,13 +125,13 @@ def test_a_subtask_cancelled_by_its_task_manager_restarts_the_attempt() -> None:
     assert driver.state is JobState.RESTARTING
 
 
-def test_an_attempt_that_is_gone_unasked_is_restarted() -> None:
+def test_an_attempt_that_ends_unexpectedly_is_restarted() -> None:
     driver = Driver().run()
     driver.gone("tm-a")
     assert driver.state is JobState.RESTARTING
 
 
-def test_the_end_of_an_older_attempt_is_no_failure() -> None:
+def test_the_end_of_an_older_attempt_is_not_a_failure() -> None:
     driver = Driver().run()
     driver.gone("tm-a", number=9)
     assert driver.state is JobState.RUNNING
@@ -158,7 +158,7 @@ def test_a_late_answer_for_an_abandoned_attempt_does_not_deploy_the_next_one() -
     assert driver.sent(Deploy)
 
 
-def test_failing_for_ever_backs_off() -> None:
+def test_failing_forever_backs_off() -> None:
     driver = Driver().run()
     pauses = []
     for _ in range(12):
@@ -253,7 +253,7 @@ def test_a_checkpoint_that_turns_out_not_to_be_written_is_not_restored() -> None
     assert driver.sent(Deploy)[0][1].restored_checkpoint_id == 1
 
 
-def test_a_checkpoint_that_cannot_be_written_is_aborted_and_tells_the_attempt() -> None:
+def test_a_checkpoint_that_cannot_be_written_is_aborted_and_the_attempt_is_notified() -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(tolerable_failures=1))).run()
     number = driver.collect().metadata.checkpoint_id
     driver.give(events.CheckpointPersistFailed(number, "the disk is full"))
@@ -384,7 +384,7 @@ def test_cancel_does_not_wait_for_a_task_manager_that_died() -> None:
     assert driver.of(effects.PersistResult)
 
 
-def test_cancel_does_not_wait_for_ever() -> None:
+def test_cancel_does_not_wait_forever() -> None:
     driver = Driver().run()
     driver.give(events.CancelRequested())
     driver.tick(driver.one(effects.WakeAt).at_ms - driver.now)
@@ -439,7 +439,7 @@ def test_cancel_by_a_new_leader_also_stops_the_old_attempt() -> None:
     ]
 
 
-def test_cancel_before_the_records_are_read_is_kept_in_mind() -> None:
+def test_cancel_before_the_records_are_read_is_remembered() -> None:
     driver = Driver()
     assert not driver.give(events.CancelRequested())
     driver.give(events.Recovered(None, (), None, 1))
@@ -475,7 +475,7 @@ def test_a_savepoint_is_answered_when_it_is_complete_and_never_subsumed() -> Non
     assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [number + 3, number]
 
 
-def test_a_savepoint_that_is_asked_for_between_two_attempts_is_taken_in_the_next() -> None:
+def test_a_savepoint_requested_between_two_attempts_is_taken_in_the_next() -> None:
     driver = Driver().run()
     driver.complete()
     driver.fail()

@@ -43,7 +43,7 @@ def test_a_new_leader_prefers_the_task_managers_of_the_last_attempt_and_waits_fo
     assert request.grace_ms == 500
 
 
-def test_waiting_for_slots_says_what_is_missing() -> None:
+def test_waiting_for_slots_names_the_missing_number() -> None:
     driver = Driver()
     request = driver.recover().request
     driver.give(events.SlotsMissing(request, 1, 1))
@@ -163,7 +163,7 @@ def test_a_checkpoint_is_persisted_before_it_is_announced() -> None:
     assert driver.emitted(JobEventKind.CHECKPOINT_COMPLETED)
 
 
-def test_the_metadata_holds_what_a_restore_needs() -> None:
+def test_the_metadata_is_sufficient_for_a_restore() -> None:
     persist = Driver().run().collect()
     metadata, record = persist.metadata, persist.record
     assert {(subtask.vertex_id, subtask.subtask) for subtask in metadata.subtasks} == {
@@ -252,7 +252,7 @@ def test_the_first_records_too_far_ahead_of_the_clock_are_reported_once() -> Non
         counters = (OperatorCounters(operator_id="source", records_in=10, records_ahead=ahead),)
         driver.give(events.CountersReported((SubtaskCounters(subtask=subtask("read", 0), counters=counters),)))
     (text,) = driver.emitted(JobEventKind.RECORDS_AHEAD)
-    assert "the first 3 records of 'source' lie further ahead of the clock than max_ahead allows" in text
+    assert "the first 3 records of 'source' are further ahead of the clock than max_ahead allows" in text
 
 
 def finishing() -> Driver:
@@ -292,7 +292,7 @@ def test_finished_only_after_every_subtask_has_committed_the_terminal_checkpoint
     assert not driver.give(events.CancelRequested())
 
 
-def test_the_result_counts_what_the_terminal_checkpoint_holds() -> None:
+def test_the_result_has_the_counters_of_the_terminal_checkpoint() -> None:
     driver = finishing()
     number = driver.one(effects.PersistCheckpointId).checkpoint_id
     driver.give(events.CheckpointIdPersisted(number))
@@ -341,7 +341,7 @@ def test_an_attempt_restored_from_a_terminal_checkpoint_finishes_again() -> None
     assert driver.one(effects.PersistCheckpointId).checkpoint_id == number + 1
 
 
-def test_deployment_that_takes_for_ever_is_a_failure() -> None:
+def test_deployment_that_takes_forever_is_a_failure() -> None:
     driver = Driver()
     driver.deploy(driver.recover().request)
     driver.tick(300_000)

@@ -130,7 +130,7 @@ def test_a_snapshot_at_the_new_parallelism_says_so() -> None:
 @pytest.mark.parametrize(
     ("wanted", "slots", "words"),
     [
-        ((VertexParallelism("count", 3),), 2, "needs 3 slots, and 2 are there"),
+        ((VertexParallelism("count", 3),), 2, "needs 3 slots, and 2 are available"),
         ((VertexParallelism("counts", 3),), 9, "no vertex 'counts'; it has read, count"),
         ((VertexParallelism("count", 0),), 9, "parallelism"),
         ((VertexParallelism("count", 129),), 999, "parallelism"),
@@ -201,7 +201,7 @@ def test_a_job_that_waits_for_slots_is_rescaled_without_a_snapshot() -> None:
     assert driver.one(effects.RequestSlots).count == 1
 
 
-def test_a_new_leader_goes_on_at_the_parallelism_that_was_ordered() -> None:
+def test_a_new_leader_continues_at_the_parallelism_that_was_ordered() -> None:
     checkpoint, metadata = Driver().run().complete()
     driver = Driver(token=8)
     driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2, JobOrders(THREE)))
@@ -230,7 +230,7 @@ def test_orders_wait_while_zookeeper_is_away() -> None:
     assert driver.of(effects.PersistOrders)
 
 
-def test_a_cancel_comes_before_a_rescale_that_is_not_done() -> None:
+def test_a_cancel_takes_precedence_over_a_pending_rescale() -> None:
     driver = Driver().run()
     ask(driver)
     driver.give(events.CancelRequested())
@@ -239,7 +239,7 @@ def test_a_cancel_comes_before_a_rescale_that_is_not_done() -> None:
     assert not driver.of(effects.RequestSlots)
 
 
-def test_counters_of_subtasks_that_are_gone_do_not_count_twice() -> None:
+def test_counters_of_removed_subtasks_do_not_count_twice() -> None:
     driver = Driver().run()
     ask(driver, (VertexParallelism("count", 1), VertexParallelism("read", 1)), slots=2)
     snapshot(driver)
@@ -332,15 +332,15 @@ def test_orders_wait_until_a_stop_that_failed_is_taken_back() -> None:
     failed_stop(driver)
     begun = driver.last
     stop(driver, name="again")
-    assert "taken back" in driver.one(effects.AnswerSavepoint).error
+    assert "withdrawn" in driver.one(effects.AnswerSavepoint).error
     ask(driver)
-    assert "taken back" in driver.one(effects.AnswerRescale).error
+    assert "withdrawn" in driver.one(effects.AnswerRescale).error
     driver.last = begun
     written(driver)
     assert driver.one(effects.AnswerSavepoint).request_id == "s"
 
 
-def test_a_stop_that_failed_can_be_asked_for_again_in_the_same_attempt() -> None:
+def test_a_failed_stop_can_be_repeated_in_the_same_attempt() -> None:
     driver = Driver().run()
     failed_stop(driver)
     number = driver.one(effects.PersistCheckpointId).checkpoint_id
@@ -370,7 +370,7 @@ def test_an_attempt_that_dies_before_the_savepoint_is_followed_by_one_that_is_st
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_a_new_leader_carries_out_a_stop_whose_savepoint_is_not_there(drain: bool) -> None:
+def test_a_new_leader_carries_out_a_stop_whose_savepoint_is_missing(drain: bool) -> None:
     checkpoint, metadata = Driver().run().complete()
     driver = Driver(token=8)
     orders = JobOrders(stop=StopOrder(drain, checkpoint.checkpoint_id))
@@ -479,7 +479,7 @@ def test_a_savepoint_whose_id_is_being_written_when_a_drain_begins_waits_for_the
     }
 
 
-def test_a_stop_comes_after_every_savepoint_that_has_begun_before_it() -> None:
+def test_a_stop_follows_every_savepoint_that_began_before_it() -> None:
     """So a new leader does not take one of those for the stop's own."""
     driver = Driver().run()
     driver.complete()
@@ -557,7 +557,7 @@ def test_late_answers_to_orders_are_ignored() -> None:
 # savepoints that are disposed of
 
 
-def test_a_savepoint_that_was_disposed_of_is_not_listed_and_the_newest_never_goes() -> None:
+def test_a_disposed_savepoint_is_not_listed_and_the_newest_is_never_deleted() -> None:
     driver = Driver().run()
     driver.give(events.SavepointRequested("user"))
     savepoint, _ = snapshot(driver)
@@ -587,7 +587,7 @@ def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_no_reques
     assert driver.master.is_ending
 
 
-def test_a_job_that_ends_by_itself_before_a_stop_is_recorded_was_not_stopped() -> None:
+def test_a_job_that_ends_before_its_stop_is_recorded_was_not_stopped() -> None:
     driver = Driver().run()
     driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
     begun = driver.last
@@ -603,13 +603,13 @@ def test_a_job_that_ends_by_itself_before_a_stop_is_recorded_was_not_stopped() -
     assert "ended: finished" in answers[-1].error
 
 
-def test_more_subtasks_for_a_job_that_does_not_run_yet_is_a_matter_of_asking_again() -> None:
+def test_a_rescale_of_a_job_that_is_not_running_yet_asks_to_try_again() -> None:
     driver = Driver()
     driver.recover()
     ask(driver, slots=0)  # after a failover the task managers have yet to register
     answer = driver.one(effects.AnswerRescale)
     assert answer.busy
-    assert "does not run" in answer.error
+    assert "is not running" in answer.error
 
 
 # snapshots that hold records in flight
@@ -646,7 +646,7 @@ def test_an_unaligned_job_that_restarts_is_rescaled_when_it_runs_again() -> None
     assert driver.one(effects.AnswerRescale).busy
 
 
-def test_a_rescale_whose_input_ends_meanwhile_is_no_end_of_the_job() -> None:
+def test_a_rescale_whose_input_ends_meanwhile_does_not_end_the_job() -> None:
     driver = Driver().run()
     ask(driver)
     snapshot(driver)
@@ -709,7 +709,7 @@ def test_records_in_flight_are_never_deployed_to_another_width() -> None:
     assert wider.deployed_ms is None
 
 
-def test_a_rescale_whose_messages_would_be_too_large_is_refused_and_the_job_goes_on(
+def test_a_rescale_whose_messages_would_be_too_large_is_refused_and_the_job_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = Driver().run()
@@ -725,7 +725,7 @@ def test_a_rescale_whose_messages_would_be_too_large_is_refused_and_the_job_goes
     assert driver.of(effects.PersistCheckpointId), "checkpoints go on"
 
 
-def test_checkpoints_go_on_when_a_rescale_proves_impossible_before_its_own_snapshot_has_begun(
+def test_checkpoints_continue_when_a_rescale_proves_impossible_before_its_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(max_concurrent=2))).run()

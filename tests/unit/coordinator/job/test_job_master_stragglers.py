@@ -115,7 +115,7 @@ def stop(driver: Driver) -> None:
 @pytest.mark.parametrize(
     "meanwhile", [savepoint, stop, lambda driver: driver.give(events.Suspended())], ids=["savepoint", "stop", "cut"]
 )
-def test_nothing_is_moved_while_something_else_goes_on(meanwhile: Any) -> None:
+def test_nothing_is_moved_while_another_operation_is_in_progress(meanwhile: Any) -> None:
     driver = running()
     meanwhile(driver)
     assert not tell(driver, 8_000)
@@ -129,7 +129,7 @@ def test_a_checkpoint_that_is_being_written_is_waited_for() -> None:
     assert tell(driver, 1_000)
 
 
-def test_a_leader_that_comes_after_knows_of_the_move() -> None:
+def test_a_later_leader_knows_of_the_move() -> None:
     moves = (StragglerMove((1,), "tm-b", "tm-c", TEXT),)
     before = running()
     checkpoint, metadata = before.complete()

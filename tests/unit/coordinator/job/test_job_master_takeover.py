@@ -29,7 +29,7 @@ def snapshot(driver: Driver | None = None) -> tuple[CompletedCheckpoint, Checkpo
     return (driver or Driver().run()).complete()
 
 
-def test_a_new_leader_goes_on_from_the_newest_checkpoint_with_a_new_attempt_and_new_ids() -> None:
+def test_a_new_leader_continues_from_the_newest_checkpoint_with_a_new_attempt_and_new_ids() -> None:
     checkpoint, metadata = snapshot()
     driver = Driver(token=8)
     driver.recover(AttemptRecord(attempt=3, task_manager_ids=("tm-a", "tm-b"), restarts=2), (checkpoint,), metadata, 5)
@@ -37,7 +37,7 @@ def test_a_new_leader_goes_on_from_the_newest_checkpoint_with_a_new_attempt_and_
     assert (record.attempt, record.restarts, record.token) == (4, 3, 8)
     driver.give(events.AttemptPersisted(4))
     assert driver.sent(Deploy)[0][1].restored_checkpoint_id == 1
-    assert driver.emitted(JobEventKind.JOB_RECOVERED) == ["goes on from checkpoint 1"]
+    assert driver.emitted(JobEventKind.JOB_RECOVERED) == ["continues from checkpoint 1"]
     driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
     driver.tick(1_000)
     assert driver.one(effects.PersistCheckpointId).checkpoint_id == 5
@@ -198,7 +198,7 @@ def test_a_source_state_that_cannot_be_decoded_fails_the_job() -> None:
     assert len(driver.result().retained) == 1
 
 
-def test_an_old_attempt_on_a_task_manager_that_comes_back_late_is_cancelled() -> None:
+def test_an_old_attempt_on_a_late_returning_task_manager_is_cancelled() -> None:
     driver = Driver().run(attempt=AttemptRecord(attempt=3, task_manager_ids=("tm-a", "tm-b")))
     driver.give(events.StillRunning("tm-c", attempt(3)))
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-c"]

@@ -56,7 +56,7 @@ def test_a_cancelled_job_stops_when_every_sink_has_committed_the_newest_checkpoi
     assert driver.state is JobState.CANCELING
     assert not driver.sent(CancelAttempt)
     assert [(name, body.checkpoint_id) for name, body in driver.sent(NotifyCheckpointComplete)] == [("tm-b", 1)]
-    assert driver.master.status().message == "its sinks show what its last checkpoint holds"
+    assert driver.master.status().message == "its sinks show the output of its last checkpoint"
     committed(driver, 1)
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a", "tm-b"]
     gone(driver)
@@ -102,7 +102,7 @@ def test_a_sink_that_never_shows_it_is_named_in_the_result() -> None:
     assert driver.master.status().error == text
 
 
-def test_a_checkpoint_in_doubt_is_not_waited_for_for_ever() -> None:
+def test_a_checkpoint_in_doubt_is_not_awaited_forever() -> None:
     driver = Driver().run()
     persist = driver.collect()
     driver.give(events.CancelRequested())
@@ -126,7 +126,7 @@ def test_the_failed_sink_is_not_waited_for_and_the_others_are() -> None:
 
 
 @pytest.mark.parametrize("how", ["lost", "failed", "gone"])
-def test_sinks_that_cannot_commit_any_more_are_not_waited_for(how: str) -> None:
+def test_sinks_that_can_no_longer_commit_are_not_awaited(how: str) -> None:
     driver = waiting()
     if how == "lost":
         driver.give(events.TaskManagerLost("tm-b", "its stream broke"))
@@ -161,7 +161,7 @@ def test_what_is_only_printed_holds_nothing_up() -> None:
     assert driver.sent(CancelAttempt)
 
 
-def test_of_what_is_only_printed_nothing_is_missing() -> None:
+def test_printed_output_is_never_reported_missing() -> None:
     driver = Driver(printed()).run()
     driver.complete()
     persist = driver.collect()
@@ -176,7 +176,7 @@ def test_of_what_is_only_printed_nothing_is_missing() -> None:
     assert "committed" not in between.one(effects.PersistResult).result.error
 
 
-def test_a_job_cancelled_while_it_is_restored_shows_what_it_is_restored_from() -> None:
+def test_a_job_cancelled_during_a_restore_shows_the_restored_snapshot() -> None:
     first = Driver().run()
     checkpoint, metadata = first.complete()
     driver = Driver(token=8)
@@ -255,7 +255,7 @@ def test_a_checkpoint_restored_everywhere_by_an_earlier_attempt_is_not_reported(
 
 @pytest.mark.parametrize("state", [JobState.RESTARTING, JobState.WAITING_FOR_SLOTS, JobState.DEPLOYING])
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_a_cancel_between_two_attempts_reports_what_was_never_committed(state: JobState, is_shown: bool) -> None:
+def test_a_cancel_between_two_attempts_reports_uncommitted_output(state: JobState, is_shown: bool) -> None:
     driver = Driver().run()
     driver.complete()
     if is_shown:
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_turns_out_complete_after_its_attempt_is_missed_too() 
     assert driver.one(effects.PersistResult).result.error.endswith(BETWEEN.replace("Checkpoint 1", "Checkpoint 2"))
 
 
-def test_a_new_leader_that_takes_up_a_cancel_does_not_know_what_is_shown() -> None:
+def test_a_new_leader_that_continues_a_cancel_does_not_know_the_committed_output() -> None:
     checkpoint, metadata = Driver().run().complete()
     driver = Driver(record=replace(RECORD, cancel_requested=True), token=8)
     driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), metadata, 2))

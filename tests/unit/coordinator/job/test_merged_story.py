@@ -26,7 +26,7 @@ def test_a_cause_precedes_its_effect_though_its_clock_is_ahead() -> None:
     assert _ids(leader, task_manager) == ["c1-1", "tm-1", "tm-2", "c1-2"]
 
 
-def test_a_cause_that_is_not_kept_holds_up_nothing() -> None:
+def test_a_discarded_cause_blocks_nothing() -> None:
     assert _ids([_line("tm-5", "c1-9", unix_us=2)], [_line("c2-1", "leadership", unix_us=1)]) == ["c2-1", "tm-5"]
 
 
@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> list[list[StoryLine]]:
 
 
 @given(histories())
-def test_every_story_is_in_an_order_in_which_it_can_have_happened(parts: list[list[StoryLine]]) -> None:
+def test_every_story_is_in_a_causal_order(parts: list[list[StoryLine]]) -> None:
     told = merged(parts)
     place = {line.id: at for at, line in enumerate(told)}
     assert len(place) == sum(map(len, parts))

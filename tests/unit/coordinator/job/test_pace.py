@@ -47,7 +47,7 @@ def test_records_without_a_size_are_compared_by_number() -> None:
     assert times_as_long(work(50, 900_000, slower=3, width=0), USUAL) == pytest.approx(3.0)
 
 
-def test_a_stretch_is_what_lies_between_two_reports() -> None:
+def test_an_effort_window_is_the_time_between_two_reports() -> None:
     before, now = SubtaskEffort(1_000, 2, 30, 400, 450), SubtaskEffort(501_000, 12, 130, 1_400, 300)
     found = effort_window(before, now, 1_000)
     assert found == EffortWindow(1_000, 500_000, 10, 100, 1_000, 300)

@@ -62,7 +62,7 @@ def test_the_end_of_an_attempt_counts_only_where_it_runs() -> None:
     assert driver.state is JobState.RESTARTING
 
 
-def test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks() -> None:
+def test_a_checkpoint_is_completed_only_by_the_task_managers_of_its_subtasks() -> None:
     driver = Driver().run()
     number = driver.trigger()
     for key in SUBTASKS:
@@ -76,7 +76,7 @@ def test_a_checkpoint_is_completed_only_by_those_who_run_its_subtasks() -> None:
     assert driver.one(effects.PersistCheckpoint)
 
 
-def test_an_acknowledgement_with_the_state_of_another_subtask_is_no_acknowledgement() -> None:
+def test_an_acknowledgement_with_the_state_of_another_subtask_is_ignored() -> None:
     driver = Driver().run()
     number = driver.trigger()
     for key in SUBTASKS:
@@ -118,7 +118,7 @@ def test_a_task_manager_cannot_commit_for_others() -> None:
     assert driver.one(effects.PersistResult)
 
 
-def test_only_those_who_run_a_subtask_say_that_it_runs() -> None:
+def test_only_the_task_manager_of_a_subtask_reports_that_it_runs() -> None:
     driver = Driver()
     driver.deploy(driver.recover().request)
     for key in SUBTASKS:

@@ -99,7 +99,7 @@ def test_ranges_that_overlap_are_the_same_records() -> None:
     assert known.noted(failed(ranges=(SplitRange("c", 0, 9), SplitRange("a", 60, 61))), 7) == 3
 
 
-def test_without_a_source_the_checkpoint_tells_what_is_read_again() -> None:
+def test_without_a_source_the_checkpoint_shows_what_is_read_again() -> None:
     known = Recurrence()
     assert [known.noted(failed(), 4) for _ in range(2)] == [1, 2]
     assert known.noted(failed(), 5) == 1

@@ -40,7 +40,7 @@ def test_texts_and_lists_are_cut_and_say_so() -> None:
     assert len(counted.counters[0].at_work) < 2_000
 
 
-def test_what_is_of_a_usual_length_stays_as_it_is() -> None:
+def test_text_of_usual_length_is_unchanged() -> None:
     place = FailurePlace("parse", "n", (SplitRange("a.csv", 1, 2),))
     for report in (
         events.Reported(SubtaskReport(error="x" * MAX_TEXT, place=place)),

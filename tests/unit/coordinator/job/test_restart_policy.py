@@ -72,5 +72,5 @@ def test_failure_rate_counts_within_its_interval_only() -> None:
     assert "3 times within 1000 ms" in verdict.reason
 
 
-def test_none_gives_up_at_once() -> None:
+def test_a_restart_strategy_of_none_fails_at_once() -> None:
     assert isinstance(RestartPolicy(NoRestart()).failed(0, 0, 0), GiveUp)

@@ -74,7 +74,7 @@ def test_another_parallelism_fits() -> None:
         assert misfits(normalize(word_count(parallelism=parallelism)), KEYED) == ()
 
 
-def test_an_operator_is_found_in_whatever_vertex_it_is_now() -> None:
+def test_an_operator_is_found_in_any_vertex() -> None:
     read, count = GRAPH.vertices
     assert misfits(replace(GRAPH, vertices=(read, replace(count, id="other"))), KEYED) == ()
 
@@ -85,7 +85,7 @@ def test_a_new_operator_starts_empty() -> None:
     assert misfits(replace(GRAPH, vertices=(more, count)), KEYED) == ()
 
 
-def test_state_of_an_operator_that_is_gone_is_an_error_that_names_it_unless_allowed() -> None:
+def test_state_of_a_removed_operator_is_an_error_that_names_it_unless_allowed() -> None:
     read, count = GRAPH.vertices
     graph = replace(GRAPH, vertices=(read, replace(count, operators=(replace(count.operators[0], id="renamed"),))))
     (problem,) = misfits(graph, KEYED)
@@ -95,7 +95,7 @@ def test_state_of_an_operator_that_is_gone_is_an_error_that_names_it_unless_allo
 
 
 @pytest.mark.parametrize(("pending", "is_missed"), [((), False), ((SinkTransaction(checkpoint_id=3),), True)])
-def test_a_sink_that_is_gone_is_missed_only_with_pending_output(
+def test_a_removed_sink_is_missed_only_with_pending_output(
     pending: tuple[SinkTransaction, ...], is_missed: bool
 ) -> None:
     read, count = GRAPH.vertices
@@ -199,7 +199,7 @@ def test_records_in_flight_fit_the_same_shape_only() -> None:
     assert in_flight_misfits(normalize(word_count()), flying) == ()
     assert misfits(normalize(word_count()), flying) == ()
     (text,) = in_flight_misfits(normalize(word_count(parallelism=3)), flying)
-    assert "holds records in flight, which fit the same channels only: vertex 'read' has parallelism 2" in text
+    assert "holds records in flight, which only fit the same channels: vertex 'read' has parallelism 2" in text
     assert "Start from a savepoint" in text
     assert text in misfits(normalize(word_count(parallelism=3)), flying)
     assert in_flight_misfits(normalize(word_count(parallelism=3)), SNAPSHOT) == ()
@@ -210,7 +210,7 @@ def test_records_in_flight_that_went_by_other_keys_are_refused() -> None:
     graph = normalize(word_count())
     other = replace(graph, edges=(replace(graph.edges[0], keys=("length",)),))
     (text,) = in_flight_misfits(other, flying)
-    assert "from 'read' to 'count' went to their subtasks by key (word), and do by key (length) now" in text
+    assert "from 'read' to 'count' were distributed by key (word), and are now distributed by key (length)" in text
     assert "Start from a savepoint" in text
     assert in_flight_misfits(other, SNAPSHOT) == (), "nothing is in flight"
     old = replace(flying, vertices=tuple(replace(vertex, inputs=()) for vertex in flying.vertices))
@@ -219,13 +219,13 @@ def test_records_in_flight_that_went_by_other_keys_are_refused() -> None:
     assert in_flight_misfits(unkeyed, flying) == ()
     by_turns = replace(flying, vertices=vertex_shapes(unkeyed))
     (text,) = in_flight_misfits(graph, by_turns)
-    assert "subtasks in turn, and do by key (word) now" in text
+    assert "were distributed in turn, and are now distributed by key (word)" in text
 
 
 def test_records_in_flight_over_a_removed_edge_are_refused() -> None:
     flying = _with_flight(("count", 1), ("read", 0))
     (text,) = in_flight_misfits(normalize(word_count()), flying)
-    assert "from count-1 to read-0, which no edge joins" in text
+    assert "from count-1 to read-0, which no edge connects" in text
 
 
 def test_records_in_flight_go_to_the_subtask_that_had_them() -> None:
@@ -234,7 +234,7 @@ def test_records_in_flight_go_to_the_subtask_that_had_them() -> None:
     assert [key for key, state in restored.items() if state.channels] == [("count", 0)]
 
 
-def test_at_another_parallelism_no_increment_is_built_on_what_a_subtask_of_another_number_had() -> None:
+def test_at_another_parallelism_no_increment_builds_on_another_subtasks_state() -> None:
     """With 4 key groups the last one belongs to subtask 2 of 3 and to subtask 3 of 4."""
 
     def graph(parallelism: int) -> JobGraph:

@@ -108,7 +108,7 @@ def test_subtasks_are_not_notified_of_missing_splits_while_no_subtask_has_one() 
     assert assigned(machine.found(found(split("a", -1), complete=False), 301)) == {0: (["a"], False), 1: ([], False)}
 
 
-def test_an_answer_that_comes_twice_is_ignored() -> None:
+def test_a_repeated_answer_is_ignored() -> None:
     machine = assigner()
     machine.deployed(0)
     run_all(machine)
@@ -126,7 +126,7 @@ def test_known_splits_are_sent_once_an_attempt() -> None:
     assert asked == [(("a",), 1), ((), 2)]
 
 
-def test_files_that_come_one_by_one_to_a_watched_folder_go_to_all_subtasks() -> None:
+def test_files_that_arrive_one_by_one_in_a_watched_folder_reach_all_subtasks() -> None:
     machine = assigner(CONTINUOUS, parallelism=3)
     machine.deployed(0)
     run_all(machine, 3)
@@ -138,7 +138,7 @@ def test_files_that_come_one_by_one_to_a_watched_folder_go_to_all_subtasks() -> 
     assert homes == [0, 1, 2, 0, 1, 2]
 
 
-def test_files_of_splits_at_rest_are_handed_on_to_who_lists_the_source() -> None:
+def test_files_of_splits_at_rest_are_passed_to_the_lister_of_the_source() -> None:
     file = StateHandle(path="splits", shared=True, checkpoint_id=3)
     state = source_state("read", 1, (), complete=False)
     state = replace(state, operators=(replace(state.operators[0], files=(file,)),))
@@ -165,7 +165,7 @@ def test_an_answer_to_an_earlier_request_is_ignored() -> None:
     assert assigned(machine.found(replace(found(split("b", -1), complete=False), round=2), 302)) == {1: (["b"], False)}
 
 
-def test_an_answer_nobody_asked_for_is_ignored() -> None:
+def test_an_unexpected_answer_is_ignored() -> None:
     assert not assigner().found(found(split("a", 4)), 2)
 
 
@@ -233,7 +233,7 @@ def test_a_generator_restored_half_assigned_gives_the_missing_partitions_to_thei
     assert assigned(run_all(machine)) == {1: (["1", "3"], True)}
 
 
-def test_a_continuous_source_keeps_what_it_knew() -> None:
+def test_a_restored_continuous_source_keeps_its_known_splits() -> None:
     restored = {
         0: source_state("read", 0, (split("a", 100, 90),), complete=False),
         1: source_state("read", 1, (), complete=False),

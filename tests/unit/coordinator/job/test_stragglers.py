@@ -80,8 +80,8 @@ def test_a_subtask_that_is_slow_wherever_it_runs_is_moved_once_and_then_stays() 
     stragglers.pass_ms(OPTION.pause_ms * 30)
     assert len(stragglers.moved) == 1
     assert stragglers.messages == [
-        "subtask 1 of 'count' takes 5.0 times as long per record as its siblings on x as it did on b: what it has to "
-        "do is slow, and not the place, so it stays"
+        "subtask 1 of 'count' takes 5.0 times as long per record as its siblings on x as it did on b: the work is "
+        "slow, not the place, so it stays"
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_move_that_could_not_be_made_at_the_moment_is_made_later() -> None:
     assert len(stragglers.moved) == 1
 
 
-def test_a_new_leader_waits_and_knows_who_is_on_trial_and_what_to_keep_away_from() -> None:
+def test_a_new_leader_waits_and_knows_the_move_on_trial_and_the_avoided_places() -> None:
     stragglers = TestingStragglers(["a", "b", "c"], cost={1: 5.0}, spares=[spare("x"), spare("y")])
     stragglers.pass_ms(WINDOW_MS + 2_000)
     assert len(stragglers.moved) == 1

@@ -60,7 +60,7 @@ def test_open_streams() -> None:
     client = Client(Limits(streams=2))
     with client.stream():
         with client.stream():
-            assert "has 2 streams open, which is the most (coordinator.max_client_streams); try again in" in str(
+            assert "has 2 streams open, the limit (coordinator.max_client_streams); try again in" in str(
                 refusal(client.stream().__enter__)
             )
         with client.stream():
@@ -71,7 +71,7 @@ def test_calls_that_wait_and_streams_are_counted_apart() -> None:
     client = Client(Limits(streams=1, calls=2))
     with client.stream(), client.call(), client.call():
         assert not client.is_idle(1e9)
-        text = "waits for 2 calls, which is the most (coordinator.max_client_calls); try again in"
+        text = "waits for 2 calls, the limit (coordinator.max_client_calls); try again in"
         assert text in str(refusal(client.call().__enter__))
     with client.call():
         pass
@@ -98,7 +98,7 @@ def test_bytes_that_are_in_work_and_one_request_of_any_size() -> None:
         pass
 
 
-def test_what_one_has_takes_nothing_from_another() -> None:
+def test_limits_of_one_client_do_not_affect_another() -> None:
     clients = ClientLimits(Limits(requests=10))
     alice = clients.client(ALICE, "ipv4:10.0.0.1:1", 100.0)
     assert many(alice, 100.0) == 20

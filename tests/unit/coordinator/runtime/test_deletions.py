@@ -136,7 +136,7 @@ def refuse_to_forget(patch: pytest.MonkeyPatch, *numbers: int) -> None:
     patch.setattr(JobRecords, "remove_checkpoint", remove)
 
 
-def test_files_go_on_a_worker_of_their_own_when_the_record_is_gone(testing: TestingDeletions) -> None:
+def test_files_are_deleted_on_a_separate_worker_after_the_record(testing: TestingDeletions) -> None:
     subject = testing.checkpoint(1, "1-a")
     testing.discard(subject, "1-a")
     testing.files.run()
@@ -200,7 +200,7 @@ def test_a_storage_that_hangs_gathers_no_deletions_without_end(
     assert testing.shared() == {"6-a"}
 
 
-def test_after_the_end_of_the_job_nothing_is_deleted_any_more(
+def test_after_the_end_of_the_job_no_more_is_deleted(
     testing: TestingDeletions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, two = testing.checkpoint(1, "1-a"), testing.checkpoint(2, "2-a")
@@ -217,7 +217,7 @@ def test_after_the_end_of_the_job_nothing_is_deleted_any_more(
     assert testing.shared() == {"1-a", "2-a"}
 
 
-def test_a_savepoint_is_forgotten_as_soon_as_its_record_is_gone(testing: TestingDeletions) -> None:
+def test_a_savepoint_is_forgotten_as_soon_as_its_record_is_deleted(testing: TestingDeletions) -> None:
     """The result of a job that ends meanwhile must not list it."""
     savepoint, forgotten = testing.checkpoint(1, "1-a"), Event()
     disposed = testing.deletions.dispose(savepoint, forgotten.set)

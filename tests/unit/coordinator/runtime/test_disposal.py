@@ -46,9 +46,9 @@ def test_checkpoints_that_are_not_read_yet_are_not_listed() -> None:
         dispose(term, "job", 3, None)
 
 
-def test_a_job_that_ends_while_it_is_asked_for_its_savepoint_is_asked_again() -> None:
+def test_a_savepoint_request_that_meets_the_end_of_its_job_is_repeated() -> None:
     term: Any = SimpleNamespace(jobs={}, suspended=False, recovering=False)
-    with pytest.raises(Busy, match="has ended a moment ago"):
+    with pytest.raises(Busy, match="has just ended"):
         dispose(term, "job", 3, None)
     assert dispose(term, "job", 3, ()) is None, "it has ended without that one"
 
@@ -67,7 +67,7 @@ class _Records:
 
 
 @pytest.mark.parametrize("is_all_listed", [True, False])
-def test_a_retained_checkpoint_of_an_ended_job_goes_with_what_it_shares_with_no_other(
+def test_a_retained_checkpoint_of_an_ended_job_is_deleted_with_its_unshared_files(
     tmp_path: Path, is_all_listed: bool
 ) -> None:
     files = MetadataFiles(str(tmp_path), "default")

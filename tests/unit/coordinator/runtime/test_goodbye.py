@@ -44,7 +44,7 @@ def job(strategy: NoRestart | FixedDelayRestart) -> Driver:
 # -- the job ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_never_restarted_goes_on_elsewhere_at_once() -> None:
+def test_a_job_that_is_never_restarted_continues_elsewhere_at_once() -> None:
     driver = job(NoRestart())
     driver.give(left())
     assert driver.state is JobState.WAITING_FOR_SLOTS

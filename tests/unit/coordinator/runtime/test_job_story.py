@@ -57,14 +57,14 @@ def test_where_an_event_comes_from(event: ev.Event, cause: str) -> None:
     assert story.lines()[0][0].cause_id == cause
 
 
-def test_an_answer_of_the_slots_is_caused_by_who_asked() -> None:
+def test_an_answer_of_the_slots_is_caused_by_its_request() -> None:
     story = _story()
     asked = story.handled(ev.Recovered(None, (), None, 1), "client", [do.RequestSlots(1, 2)])
     story.handled(ev.SlotsOffered(1, ()), "", [do.PersistAttempt(m.AttemptRecord(1))])
     assert story.lines()[0][-1].cause_id == asked
 
 
-def test_a_timer_is_where_a_chain_begins_and_says_who_set_it() -> None:
+def test_a_timer_begins_a_chain_and_names_the_event_that_set_it() -> None:
     story = _story()
     failed = story.handled(ev.TaskManagerLost("tm-0", "it died"), "", [do.WakeAt(9)])
     story.handled(ev.Tick(), "", [do.RequestSlots(2, 2)])
@@ -72,7 +72,7 @@ def test_a_timer_is_where_a_chain_begins_and_says_who_set_it() -> None:
     assert (line.cause_id, line.event) == ("timer", f"a timer is due, set by {failed}")
 
 
-def test_timers_and_counters_from_which_nothing_follows_are_not_kept() -> None:
+def test_timers_and_counters_without_effects_are_not_kept() -> None:
     story = _story()
     story.handled(ev.Tick(), "", [do.WakeAt(9)])
     story.handled(_said(ev.CountersReported(())), "", [])

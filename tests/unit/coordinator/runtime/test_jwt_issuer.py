@@ -33,7 +33,7 @@ def roles(reader: JwtIssuer, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("role", [role.value for role in Role])
-def test_a_jwt_lets_in_with_its_role(issuer: TestingIssuer, role: str) -> None:
+def test_a_jwt_grants_access_with_its_role(issuer: TestingIssuer, role: str) -> None:
     found = JwtIssuer(issuer.settings).principal(issuer.sign(role))
     assert found == Principal(f"alice of {ISSUER}", frozenset({Role(role)}))
 
@@ -122,12 +122,12 @@ def test_signatures_that_prove_nothing(issuer: TestingIssuer) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a.b.c", "\u00e9.b.c", "lockgate.a.b.c", "x" * 8_000])
-def test_what_is_no_jwt(issuer: TestingIssuer, text: str) -> None:
+def test_invalid_jwts(issuer: TestingIssuer, text: str) -> None:
     assert JwtIssuer(issuer.settings).principal(text) is None
 
 
 @pytest.mark.parametrize("deep", ["[" * 6_000, '{"a":' * 1_500])
-def test_what_is_nested_deeply_is_no_jwt(issuer: TestingIssuer, deep: str) -> None:
+def test_a_deeply_nested_token_is_not_a_jwt(issuer: TestingIssuer, deep: str) -> None:
     """Headers are read of anybody, before the signature is looked at."""
     part = base64.urlsafe_b64encode(deep.encode()).rstrip(b"=").decode()
     assert JwtIssuer(issuer.settings).principal(f"{part}.e30.AAAA") is None
@@ -170,15 +170,15 @@ def test_keys_are_read_again_when_they_change(issuer: TestingIssuer, caplog: pyt
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no file of public keys"),
-        ("{", "no file of public keys"),
-        ('{"keys": 7}', "no file of public keys"),
-        ('{"keys": [7]}', "no file of public keys"),
+        ("", "not a file of public keys"),
+        ("{", "not a file of public keys"),
+        ('{"keys": 7}', "not a file of public keys"),
+        ('{"keys": [7]}', "not a file of public keys"),
         ('{"keys": []}', "has no key that can check a signature"),
         ('{"keys": [{"kty": "new"}]}', "has no key that can check a signature"),
         ('{"keys": [{"kty": "oct", "k": "AAAA"}]}', "only public keys belong here"),
-        (json.dumps({"keys": [{"kty": "EC"}] * 101}), "100 are the most"),
-        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "no file of public keys"),
+        (json.dumps({"keys": [{"kty": "EC"}] * 101}), "at most 100 are allowed"),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "not a file of public keys"),
     ],
 )
 def test_files_of_keys_that_are_none(tmp_path: Path, content: str, said: str) -> None:
@@ -236,7 +236,7 @@ def test_a_coordinator_does_not_start_without_the_package(
         ({"algorithms": ("none",)}, "'none' is not allowed; use RS256"),
         ({"algorithms": ("ES256", "HS256")}, "'HS256' is not allowed"),
         ({"algorithms": ()}, "'nothing' is not allowed"),
-        ({"roles": {"team": "root"}}, "'team' stands for a role that does not exist: 'root' is no role"),
+        ({"roles": {"team": "root"}}, "'team' stands for a role that does not exist: 'root' is not a role"),
     ],
 )
 def test_settings_that_cannot_work(changes: dict[str, Any], said: str) -> None:

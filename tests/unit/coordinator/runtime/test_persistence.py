@@ -53,7 +53,7 @@ def leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestingLeader:
     return TestingLeader(tmp_path, monkeypatch)
 
 
-def test_a_write_of_unknown_outcome_is_never_called_failed_however_long_zookeeper_is_away(
+def test_a_write_of_unknown_outcome_is_never_reported_as_failed(
     leader: TestingLeader,
 ) -> None:
     leader.answers = [UNKNOWN, AWAY, AWAY, UNKNOWN, AWAY]

@@ -76,7 +76,7 @@ def test_the_poison_is_held_back_and_nothing_else(order: tuple[str, ...], slow: 
     assert counts == {"poison": MAX_DEATHS}
 
 
-def test_jobs_that_no_leader_died_of_are_recovered_beside_each_other() -> None:
+def test_jobs_that_killed_no_leader_are_recovered_concurrently() -> None:
     assert sorted(Leader({}, runs=lambda _: False).recover("a", "b", "c").loaded) == ["a", "b", "c"]
 
 

@@ -85,7 +85,7 @@ def started(files: MetadataFiles, file: Path, *, is_trusted: bool = False) -> Ch
     return files.read_start(str(file), is_trusted=is_trusted)[0]
 
 
-def test_a_snapshot_of_the_cluster_is_read_wherever_it_lies(place: Place, tmp_path: Path) -> None:
+def test_a_snapshot_of_the_cluster_is_read_at_any_place(place: Place, tmp_path: Path) -> None:
     files = place.files()
     file = place.written(files, snapshot())
     moved = tmp_path / "moved" / "_metadata"
@@ -118,7 +118,7 @@ def test_an_older_snapshot_is_refused_unless_it_is_trusted_or_a_record_names_its
         files.read(str(file), "crc32:00000000")
 
 
-def test_a_cluster_without_a_secret_reads_what_is_whole(place: Place) -> None:
+def test_a_cluster_without_a_secret_reads_intact_snapshots(place: Place) -> None:
     """Sealed by others, not sealed, and from before there were seals."""
     files = place.files("")
     assert started(files, place.older(snapshot())) == snapshot()
@@ -129,7 +129,7 @@ def test_a_cluster_without_a_secret_reads_what_is_whole(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_seal_is_of_its_own_file_only(place: Place, number: int) -> None:
+def test_a_seal_is_valid_for_its_own_file_only(place: Place, number: int) -> None:
     """Bytes of other snapshots behind it, in front of it, or one more field: to protobuf it is all one message."""
     files = place.files()
     file = place.written(files, snapshot())
@@ -142,16 +142,16 @@ def test_a_seal_is_of_its_own_file_only(place: Place, number: int) -> None:
 def test_every_flipped_bit_of_a_sealed_file_is_noticed(place: Place) -> None:
     files = place.files()
     file = place.written(files, snapshot())
-    whole, told = file.read_bytes(), checksum(file.read_bytes())
+    whole, problem = file.read_bytes(), checksum(file.read_bytes())
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        for read in (lambda: started(files, file), lambda: files.read(str(file), told)):
+        for read in (lambda: started(files, file), lambda: files.read(str(file), problem)):
             with pytest.raises(StorageError, match=r"_metadata (is corrupt|is not sealed|has the seal of another)"):
                 read()
 
 
 @pytest.mark.parametrize("secret", [SECRET, ""])
-def test_what_is_trusted_must_be_whole_too(place: Place, secret: str) -> None:
+def test_a_trusted_snapshot_must_be_intact(place: Place, secret: str) -> None:
     """The digest stands behind it whether there is a secret or not."""
     file = place.written(place.files(OTHER), snapshot())
     whole = file.read_bytes()
@@ -229,7 +229,7 @@ def test_a_job_of_an_earlier_version_waits_for_its_operator_and_does_not_fail(pl
     recovery = Recovery(place, replace(RECORD, restore_from=str(file.parent)))
     recovery.records.write_attempt(recovery.grant, "job", AttemptRecord(attempt=4))
     recovery.records.write_checkpoint_id(recovery.grant, "job", 7)
-    why = rf"{file.as_uri()}; so it is held back.*`lockgate zookeeper protect`"
+    why = rf"{file.as_uri()}, lacks the seal of this cluster; so it is held back.*`lockgate zookeeper protect`"
     with pytest.raises(NeedsOperator, match=why):
         recovery.persistence.start(recovery.record, fresh=False)
     with pytest.raises(NeedsOperator, match=why):
@@ -307,13 +307,13 @@ def planted(file: Path, size: int) -> Path:
     return file
 
 
-def refusing(folder: str, file: str, told: str) -> Callable[[], None]:
+def refusing(folder: str, file: str, problem: str) -> Callable[[], None]:
     """Reads a file that is refused."""
     files = Place(Path(folder)).files()
 
     def read() -> None:
-        with pytest.raises(StorageError, match="_metadata is corrupt" if told else "_metadata is not sealed"):
-            files.read(file, told)
+        with pytest.raises(StorageError, match="_metadata is corrupt" if problem else "_metadata is not sealed"):
+            files.read(file, problem)
 
     return read
 
@@ -323,9 +323,9 @@ def refusing(folder: str, file: str, told: str) -> Callable[[], None]:
 def test_a_large_file_is_refused_before_it_takes_memory(place: Place, *, is_recorded: bool, is_appended: bool) -> None:
     files = place.files()
     file = place.written(files, snapshot()) if is_appended else place.folder / "planted" / "_metadata"
-    told = checksum(file.read_bytes() if is_appended else b"") if is_recorded else ""
+    problem = checksum(file.read_bytes() if is_appended else b"") if is_recorded else ""
     planted(file, LARGE)
-    assert peak_bytes(refusing, str(place.folder), str(file), told) < LARGE / 4
+    assert peak_bytes(refusing, str(place.folder), str(file), problem) < LARGE / 4
 
 
 def test_a_file_that_is_larger_than_any_message_is_not_read_at_all(place: Place) -> None:
@@ -335,7 +335,7 @@ def test_a_file_that_is_larger_than_any_message_is_not_read_at_all(place: Place)
         lambda: started(place.files(), file, is_trusted=True),
         lambda: place.files().read(str(file), checksum(b"")),
     ):
-        with pytest.raises(StorageError, match=r"not what it should be: it has 10,737,418,240 bytes, and there should"):
+        with pytest.raises(StorageError, match=r"is invalid: it has 10,737,418,240 bytes, but should"):
             read()
 
 
@@ -343,19 +343,19 @@ def test_large_metadata_is_read_by_its_seal_and_by_its_record(place: Place, monk
     monkeypatch.setattr(metadata_files, "_AT_ONCE_BYTES", 10)
     whole = snapshot(os.urandom(3 << 20))  # the seal is in the last of several pieces
     file = place.written(place.files(), whole)
-    told = checksum(file.read_bytes())
-    assert started(place.files(), file) == place.files().read(str(file), told) == whole
+    problem = checksum(file.read_bytes())
+    assert started(place.files(), file) == place.files().read(str(file), problem) == whole
     with file.open("r+b") as changed:
         changed.seek(1 << 20)
         changed.write(b"changed")
-    for read in (lambda: started(place.files(), file), lambda: place.files().read(str(file), told)):
+    for read in (lambda: started(place.files(), file), lambda: place.files().read(str(file), problem)):
         with pytest.raises(StorageError, match="_metadata is corrupt"):
             read()
 
 
-def test_a_pipe_holds_nobody_up(place: Place) -> None:
+def test_a_pipe_does_not_block(place: Place) -> None:
     file = place.folder / "planted" / "_metadata"
     file.parent.mkdir(parents=True)
     os.mkfifo(file)
-    with pytest.raises(StorageError, match="_metadata is not what it should be: it is neither a file nor a folder"):
+    with pytest.raises(StorageError, match="_metadata is invalid: it is neither a file nor a folder"):
         started(place.files(), file)

@@ -69,7 +69,7 @@ def test_without_task_managers_it_is_the_leaders() -> None:
     assert FakeTerm().ask().result().parts == (OWN,)
 
 
-def test_an_answer_longer_than_was_asked_for_is_cut() -> None:
+def test_an_answer_longer_than_requested_is_truncated() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0")
     many = tuple(StoryLine(f"tm-0-{number}") for number in range(2 * MOST_LINES))
@@ -77,7 +77,7 @@ def test_an_answer_longer_than_was_asked_for_is_cut() -> None:
     assert answer.result().parts[1] == many[-MOST_LINES:]
 
 
-def test_the_end_of_the_term_fails_who_waits() -> None:
+def test_the_end_of_the_term_fails_waiting_calls() -> None:
     term = FakeTerm()
     answer = term.ask("tm-0")
     term.requests.close()

@@ -37,7 +37,7 @@ def submissions() -> Submissions:
 
 
 @pytest.mark.parametrize("second", [_asked("/s/chk-1", run_id="other"), _asked(run_id="other")])
-def test_the_same_asked_twice_waits_for_the_first_answer(submissions: Submissions, second: JobRecord) -> None:
+def test_a_repeated_request_waits_for_the_first_answer(submissions: Submissions, second: JobRecord) -> None:
     submissions.submit(_asked("file:///s/chk-1/_metadata"), b"")
     assert not submissions.submit(second, b"").done()
 

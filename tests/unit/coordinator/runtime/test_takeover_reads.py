@@ -90,7 +90,7 @@ def test_a_job_is_read_marked_and_deployed_in_a_handful_of_waits(successor: Succ
     assert successor.waits == ["children of jobs", "get 3", "write", "children of checkpoints", "get 6", "write"]
 
 
-def test_a_mark_is_replaced_whatever_is_there(successor: Successor) -> None:
+def test_a_mark_replaces_any_earlier_one(successor: Successor) -> None:
     for begun in (2, 1, 1, 3):  # expected: none, one, the same, one
         successor.persistence.note_recovery("job", begun)
         assert successor.persistence.load("job") == FoundJob(RECORD, None, begun)

@@ -148,7 +148,7 @@ def test_no_setting_is_on_a_command_line(make: Make) -> None:
     assert not [line for line in lines if "known-to-few" in line]
 
 
-def test_a_killed_coordinator_comes_back_with_its_port_and_a_new_pid(make: Make) -> None:
+def test_a_killed_coordinator_is_restarted_with_its_port_and_a_new_pid(make: Make) -> None:
     with make() as cluster:
         addresses = cluster.coordinators
         old = cluster.kill("coordinator", 1)

@@ -51,7 +51,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     return made
 
 
-def test_a_cut_goes_both_ways_and_begins_at_the_victim(engine: Engine) -> None:
+def test_a_cut_blocks_both_directions_and_begins_at_the_victim(engine: Engine) -> None:
     links.cut(VICTIM, OTHERS)
     assert engine.nowhere["victim"] == {other.address for other in OTHERS}
     assert all(engine.nowhere[other.container] == {VICTIM.address} for other in OTHERS)
@@ -67,7 +67,7 @@ def test_healing_takes_all_of_it_back(engine: Engine) -> None:
     links.heal(VICTIM, OTHERS)
 
 
-def test_containers_that_were_restarted_have_lost_the_cut_by_themselves(engine: Engine) -> None:
+def test_restarted_containers_are_no_longer_cut_off(engine: Engine) -> None:
     links.cut(VICTIM, OTHERS)
     engine.nowhere["victim"].clear()
     engine.nowhere["other-2"].clear()

@@ -45,7 +45,7 @@ class EndedJob:
         """Nothing is open."""
 
 
-def test_the_verdict_does_not_tell_of_a_kill_that_came_too_late(
+def test_the_verdict_does_not_mention_a_kill_that_came_too_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("lockgate_devtools.demo.show.JobObserver", lambda *_: EndedJob())

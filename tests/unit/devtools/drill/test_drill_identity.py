@@ -54,7 +54,7 @@ def other() -> Iterator[Process]:
     process.end()
 
 
-def test_who_holds_the_port_is_the_process(first: Process, other: Process) -> None:
+def test_the_holder_of_the_port_is_the_process(first: Process, other: Process) -> None:
     assert listens_at(first.pid, first.address)
     assert listens_at(first.pid, f"localhost:{first.port}")
     assert not listens_at(other.pid, first.address)
@@ -78,7 +78,7 @@ def test_an_ended_process_is_not_found(first: Process) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_what_listens_for_both_families_counts() -> None:
+def test_a_dual_stack_listener_counts() -> None:
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as both:
         assert listens_at(os.getpid(), f"127.0.0.1:{both.getsockname()[1]}")
 

@@ -75,7 +75,7 @@ def test_partitions_may_be_of_different_lengths() -> None:
     assert check_totals([2, 0, 3], {0: Total(2, 1, 1), 2: Total(3, 3, 2)}) == ()
 
 
-def test_nothing_expected_is_no_pass() -> None:
+def test_an_empty_expectation_does_not_pass() -> None:
     assert not RecordCheck(0, 0, 0).is_exact
 
 
@@ -83,7 +83,7 @@ def test_right_totals_raise_no_problem() -> None:
     assert check_totals([4, 4], {0: Total(4, 6, 3), 1: Total(4, 6, 3)}) == ()
 
 
-def test_every_wrong_missing_or_foreign_total_is_named() -> None:
+def test_every_wrong_missing_or_unknown_total_is_named() -> None:
     problems = check_totals([4, 4, 4], {0: Total(4, 6, 3), 1: Total(5, 6, 3), 7: Total(1, 0, 0)})
     assert [problem.split(":")[0] for problem in problems] == [
         "partition 1",

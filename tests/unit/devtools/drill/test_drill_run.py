@@ -41,7 +41,7 @@ def test_an_impossible_drill_is_refused_before_anything_is_killed(
     assert re.search(f"^error: {words}", capsys.readouterr().err)
 
 
-def test_the_report_is_shown_also_when_its_file_cannot_be_written_any_more(
+def test_the_report_is_shown_even_when_its_file_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "gone"

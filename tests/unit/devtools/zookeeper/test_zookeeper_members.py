@@ -13,7 +13,7 @@ def test_members_are_numbered_in_the_order_in_which_they_are_named() -> None:
     assert parse_members("zk1, zk2.example") == (Member(1, 2888, 3888, "zk1"), Member(2, 2888, 3888, "zk2.example"))
 
 
-def test_a_member_may_have_ports_of_its_own() -> None:
+def test_a_member_may_have_its_own_ports() -> None:
     assert parse_members("zk1:4000:4001") == (Member(1, 4000, 4001, "zk1"),)
 
 

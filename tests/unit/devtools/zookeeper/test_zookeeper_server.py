@@ -24,7 +24,7 @@ def java_home(folder: Path, release: str) -> Path:
     return folder
 
 
-def test_no_java_says_what_to_install() -> None:
+def test_missing_java_is_reported_with_the_package() -> None:
     with pytest.raises(ZooKeeperStartError, match=r"Java was not found: install OpenJDK 17"):
         find_java({"PATH": "/nowhere"})
 
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_server_that_ends_at_once_tells_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_ends_at_once_reports_its_last_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = java_home(tmp_path / "java", 'JAVA_VERSION="17"') / "bin" / "java"
     java.write_text("#!/bin/sh\necho it is all too much >&2\nexit 3\n")
     monkeypatch.setattr(server_module, "find_java", lambda: java)
@@ -112,7 +112,7 @@ def test_an_ensemble_has_one_or_three_servers(tmp_path: Path) -> None:
         ZooKeeperEnsemble(tmp_path, 2)
 
 
-def test_an_unreachable_address_is_reported_with_what_to_do() -> None:
+def test_an_unreachable_address_is_reported_with_the_remedy() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with pytest.raises(StoreUnavailable, match=r"ZooKeeper does not answer at .*lockgate zookeeper"):

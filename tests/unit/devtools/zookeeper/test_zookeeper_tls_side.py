@@ -19,7 +19,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def test_a_server_needs_a_certificate_of_its_own(files: TlsFiles) -> None:
+def test_a_server_needs_its_own_certificate(files: TlsFiles) -> None:
     with pytest.raises(ZooKeeperStartError, match=r"needs a certificate and a key: set zookeeper\.certificate"):
         tls.check(TlsFiles(authority=files.authority))
 
@@ -39,9 +39,7 @@ def test_a_key_in_a_format_that_zookeeper_cannot_read_is_refused_with_the_remedy
     tls.check(files)
 
 
-def test_the_key_lies_in_a_folder_that_nobody_else_enters_and_goes_when_tls_does(
-    files: TlsFiles, tmp_path: Path
-) -> None:
+def test_the_key_is_in_a_private_folder_and_removed_without_tls(files: TlsFiles, tmp_path: Path) -> None:
     for _ in range(2):  # a restart writes it again
         tls.write_files(tmp_path, files)
     written = tmp_path / "tls" / "server.pem"

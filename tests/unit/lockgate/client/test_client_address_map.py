@@ -11,7 +11,7 @@ def test_a_coordinator_is_reached_as_it_advertises_until_it_has_answered_elsewhe
     assert address_map.to("c2:7070") == "c2:7070"
 
 
-def test_a_way_is_forgotten_once() -> None:
+def test_an_address_is_forgotten_once() -> None:
     address_map = AddressMap()
     address_map.learn("c1:7070", "127.0.0.1:7071")
     assert address_map.forget("c1:7070")

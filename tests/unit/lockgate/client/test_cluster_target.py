@@ -62,7 +62,7 @@ def test_a_secret_that_was_named_beats_that_of_the_directory(tmp_path: Path, mon
     assert find_cluster(str(directory)).credentials.secret == "another-secret-of-mine"
 
 
-def test_a_directory_brings_the_files_for_its_zookeeper_which_settings_replace(tmp_path: Path) -> None:
+def test_a_directory_provides_zookeepers_tls_files_which_settings_override(tmp_path: Path) -> None:
     directory = cluster_directory(tmp_path / "c", "127.0.0.1:1")
     description = json.loads((directory / "cluster.json").read_text())
     description["zookeeper_tls"] = {"certificate": "/c", "key": "/k", "authority": "/a"}
@@ -167,7 +167,7 @@ def test_a_description_may_name_the_secret_of_the_user(tmp_path: Path) -> None:
     ],
     ids=["deep", "bytes", "number", "long"],
 )
-def test_a_description_that_is_none_is_refused_in_a_short_sentence(content: bytes, words: str) -> None:
+def test_an_invalid_description_is_refused_in_a_short_sentence(content: bytes, words: str) -> None:
     Path("strange").mkdir()
     Path("strange/cluster.json").write_bytes(content)
     with pytest.raises(SettingsError, match=words) as refused:

@@ -59,9 +59,9 @@ def test_nothing_is_overwritten_and_mistakes_are_one_sentence(capsys: pytest.Cap
         ((), "host.pem exists already, and nothing is overwritten"),
         (("--name", "new", "--name", "host"), "exists already"),
         (("--name", "ca"), "`ca` is taken"),
-        (("--name", "../x"), "is no name for a certificate"),
+        (("--name", "../x"), "is not a valid name for a certificate"),
         (("--name", "n" * 65), "use 1 to 64 characters"),
-        (("--name", "x", "--host", "ä.example"), "the form of the name that DNS has"),
+        (("--name", "x", "--host", "ä.example"), "give the name in its DNS form"),
     ):
         assert run(["certificates", "tls", *arguments]) == 2
         assert sentence in capsys.readouterr().err
@@ -76,7 +76,7 @@ def test_a_wrong_host_is_one_sentence_and_nothing_is_made(capsys: pytest.Capture
     assert run(["certificates", "tls", "--host", "localhost", "--host", "https://c1:7070"]) == 2
     said = capsys.readouterr().err
     assert said == (
-        "error: 'https://c1:7070' is not a host for a certificate: give the name alone, without scheme and path\n"
+        "error: 'https://c1:7070' is not a valid host for a certificate: give only the name, without scheme and path\n"
     )
     assert not Path("tls").exists()
 

@@ -197,7 +197,7 @@ def test_a_fault_names_the_file_with_its_traceback(
     assert "raise ZeroDivisionError" in log.read_text()
 
 
-def test_a_reader_that_goes_away_is_no_traceback() -> None:
+def test_a_reader_that_disconnects_causes_no_traceback() -> None:
     script = "import sys; from lockgate.cli import main; main(['--help'])"
     read, write = os.pipe()
     os.close(read)

@@ -51,5 +51,5 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "token").write_text("nonsense")
     (tmp_path / "token").chmod(0o600)
     settings = load_settings(None, {"security": {"token_file": str(tmp_path / "token")}})
-    with pytest.raises(Exception, match="is no token: it should hold what `lockgate tokens create` has printed"):
+    with pytest.raises(Exception, match="is not a token: it should contain the output of `lockgate tokens create`"):
         settings.credentials()

@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path: Path, suffix: str) -> None:
         ("", "no JSON"),
     ],
 )
-def test_what_is_no_graph_is_refused_in_a_sentence(tmp_path: Path, content: str, words: str) -> None:
+def test_an_invalid_graph_file_is_refused_in_a_sentence(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "graph.json"
     path.write_text(content)
     with pytest.raises(GraphFileError, match=words) as refused:

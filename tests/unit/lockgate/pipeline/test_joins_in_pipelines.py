@@ -51,7 +51,7 @@ def test_sides_may_be_unions_and_one_stream_may_be_both_behind_an_operator() -> 
     assert sides == [("read_json-1", LEFT), ("read_json-2", LEFT), ("select-1", RIGHT)]
 
 
-def test_windows_behind_a_join_ask_which_time_is_meant() -> None:
+def test_windows_behind_a_join_require_the_choice_of_a_time() -> None:
     orders, payments = streams()
     pairs = orders.key_by("id").interval_join(payments.key_by("order_id"), lower=0, upper=5, right_prefix="p_")
     with pytest.raises(PipelineError, match=re.escape('(at, p_ms): choose one, such as on="at"')):

@@ -24,7 +24,7 @@ def _calls(job: Job) -> Any:
     return job.generate(10).select("sequence AS n", "0 AS tries")
 
 
-def test_a_loop_is_a_vertex_of_its_own_with_a_back_edge() -> None:
+def test_a_loop_is_a_separate_vertex_with_a_back_edge() -> None:
     job = Job("retry", parallelism=2)
     loop = _calls(job).loop()
     tried = loop.select("n", "tries + 1 AS tries")
@@ -41,7 +41,7 @@ def test_a_loop_is_a_vertex_of_its_own_with_a_back_edge() -> None:
     assert validate(graph) == ()
 
 
-def test_several_streams_go_back_each_in_its_own_way() -> None:
+def test_several_streams_return_each_with_its_own_partitioning() -> None:
     job = Job("ways", parallelism=2)
     loop = _calls(job).rebalance().loop()
     body = loop.select("n", "tries + 1 AS tries")

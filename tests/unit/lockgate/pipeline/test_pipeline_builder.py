@@ -217,7 +217,9 @@ def test_the_checkpoint_mode_reaches_the_graph_and_the_default_is_left_out() -> 
         (Restart.never(), m.NoRestart()),
     ],
 )
-def test_a_restart_strategy_leaves_to_the_cluster_what_is_not_given(made: m.RestartStrategy, strategy: Any) -> None:
+def test_omitted_arguments_of_a_restart_strategy_are_left_to_the_cluster(
+    made: m.RestartStrategy, strategy: Any
+) -> None:
     assert made == m.RestartStrategy(strategy)
 
 
@@ -284,7 +286,7 @@ def test_connectors_of_the_authors_own() -> None:
     assert not bounded.continuous
 
 
-def test_a_socket_is_read_by_one_subtask_and_what_is_behind_a_key_by_has_the_jobs_parallelism() -> None:
+def test_a_socket_is_read_by_one_subtask_and_operators_behind_a_key_by_have_the_jobs_parallelism() -> None:
     job = Job("j", parallelism=3)
     job.read_socket("host", 9999).key_by("value").aggregate(n=count()).print()
     read, counted = job.graph().vertices
@@ -292,7 +294,7 @@ def test_a_socket_is_read_by_one_subtask_and_what_is_behind_a_key_by_has_the_job
     assert (read.parallelism, counted.parallelism) == (1, 3)
 
 
-def test_kafka_sources_and_sinks_say_what_they_leave_to_the_cluster() -> None:
+def test_kafka_sources_and_sinks_show_cluster_defaults() -> None:
     job = Job("j")
     job.read_kafka("a:9, b:9", "t", options={"check.crcs": True, "fetch.min.bytes": 1}).write_kafka("a:9", "out")
     read, write = (operator.kind for operator in job.graph().vertices[0].operators)
@@ -426,7 +428,7 @@ def test_foreach_batch_runs_in_one_subtask_by_default() -> None:
 
 
 @pytest.mark.spark
-def test_a_schema_of_pyspark_types_is_converted_whatever_its_names() -> None:
+def test_a_schema_of_pyspark_types_is_converted_with_any_names() -> None:
     from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, StringType, StructField, StructType
 
     inner = StructType([StructField("order id", IntegerType()), StructField("a`b", ArrayType(StringType()))])

@@ -17,7 +17,7 @@ from lockgate import Job, PipelineError
 pytestmark = pytest.mark.spark
 
 
-def test_a_function_travels_with_what_it_closes_over() -> None:
+def test_a_function_is_pickled_with_its_closure() -> None:
     factor = 3
     job = Job("j")
     job.generate(1).transform(lambda df: df * factor).print()

@@ -111,7 +111,7 @@ def test_state_says_where_it_can_be_used() -> None:
         (Timers, handles.TimerHandle),
     ],
 )
-def test_what_is_declared_is_what_there_is(declared: type[Any], handle: type[Any]) -> None:
+def test_declared_states_have_the_methods_of_their_handles(declared: type[Any], handle: type[Any]) -> None:
     special = {"__iter__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__contains__"}
     inherited = set(dir(object)) | {"get_type"}
     wanted = {name for name in dir(declared) if not name.startswith("_") or name in special} - inherited

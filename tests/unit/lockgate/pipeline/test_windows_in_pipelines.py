@@ -79,7 +79,7 @@ def test_late_rows_leave_by_an_edge_of_their_own() -> None:
     assert graph.edges[1:] == (m.Edge("aggregate-1", "write_json-1", m.Partitioning.FORWARD, side_output="late"),)
 
 
-def test_a_window_of_which_only_late_rows_are_used_is_refused() -> None:
+def test_a_window_with_only_its_late_rows_used_is_refused() -> None:
     job = Job("clicks")
     clicks(job).key_by("user").window(tumbling("5 s")).aggregate(n=count()).late().print()
     with pytest.raises(PipelineError, match="is not used"):

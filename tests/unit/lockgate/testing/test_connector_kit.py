@@ -211,7 +211,7 @@ class Forgetful(JsonFolder):
     [
         (Hasty, r"Hasty is not exact: when rows are staged and not committed there are 1 row\(s\) too many"),
         (Doubling, "when a transaction is committed again by another process there are 1 row"),
-        (Appending, r"after the commit of what was staged twice by other processes there are 1 row\(s\) too many"),
+        (Appending, r"after the commit of rows staged twice by other processes there are 1 row\(s\) too many"),
         (Deaf, r"Deaf\.staged\(\) still has .* which was committed or aborted"),
         (Destructive, r"when a committed transaction is aborted there are 1 row\(s\) too few"),
         (Silent, r"Silent\.staged\(\) lacks .* which was staged"),

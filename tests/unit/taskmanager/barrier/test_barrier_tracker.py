@@ -62,14 +62,14 @@ def test_barriers_of_an_aborted_checkpoint_are_dropped_before_and_after_the_firs
     assert _barrier(tracker, 1, 3) == [Aligned(Barrier(3), 0)]
 
 
-def test_a_barrier_that_comes_twice_counts_once() -> None:
+def test_a_barrier_that_arrives_twice_counts_once() -> None:
     tracker = BarrierTracker(2)
     assert _barrier(tracker, 0, 1) + _barrier(tracker, 0, 1) == []
     assert len(_barrier(tracker, 1, 1)) == 1
     assert _barrier(tracker, 1, 1) == []
 
 
-def test_barriers_go_on_after_the_end_of_input_and_records_do_not() -> None:
+def test_barriers_continue_after_the_end_of_input_and_records_do_not() -> None:
     tracker = BarrierTracker(2)
     assert tracker.handle(InputEnded(0), 0) == []
     assert _barrier(tracker, 0, 1) == []

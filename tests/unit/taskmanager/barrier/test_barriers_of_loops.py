@@ -56,7 +56,7 @@ def test_every_record_of_a_back_edge_between_the_snapshot_and_its_barrier_is_in_
     assert log.channels() == {2: ("in transit",)}
 
 
-def test_the_barrier_that_comes_back_asks_for_nothing_more() -> None:
+def test_the_returning_barrier_has_no_further_effect() -> None:
     head = _head()
     _arrive(head, 0, 1)
     _arrive(head, 1, 1)
@@ -96,7 +96,7 @@ def test_an_abort_releases_a_back_edge_that_was_ahead() -> None:
     assert _arrive(head, 0, 1) == []
 
 
-def test_the_input_ends_when_the_outside_has_ended_and_nothing_circles_any_more() -> None:
+def test_the_input_ends_when_the_outside_has_ended_and_no_record_circulates() -> None:
     head = _head()
     assert head.handle(InputEnded(0), 0) + head.handle(InputEnded(1), 0) == []
     assert head.handle(LoopEnded(), 0) == [AllInputsEnded()]

@@ -45,7 +45,7 @@ def test_the_leaders_word_takes_the_snapshot_before_any_barrier_is_there() -> No
     assert _arrive(handler, 0, Barrier(1)) == []
 
 
-def test_an_alignment_that_has_taken_too_long_turns_and_releases_what_it_held() -> None:
+def test_an_alignment_that_times_out_turns_unaligned_and_releases_its_channels() -> None:
     handler = BarrierHandler(3)
     assert _arrive(handler, 2, Barrier(1), 3) == [Hold(2)]
     assert handler.handle(BarrierOvertakes(_urgent(1)), 9) == [
@@ -86,7 +86,7 @@ def test_a_recording_keeps_records_and_watermarks_up_to_the_barrier_of_each_chan
     assert recording.channels() == {0: ("a", Watermark(5), "b")}
 
 
-def test_a_recording_that_grows_beyond_its_bound_lets_go_of_everything() -> None:
+def test_a_recording_beyond_its_bound_releases_everything() -> None:
     recording = ChannelRecording(1, 1, (), limit_bytes=10)
     recording.arrived(0, "a", 10)
     assert not recording.has_overflowed

@@ -41,7 +41,7 @@ def test_records_in_a_loop_come_before_new_ones() -> None:
     assert _values(gate, 1 << 20) == [(BACK, 2), (BACK, 3), (OUTSIDE, 1)]
 
 
-def test_a_barrier_comes_through_while_records_circle_without_end() -> None:
+def test_a_barrier_gets_through_while_records_circulate_endlessly() -> None:
     gate = _gate()
     gate.put(OUTSIDE, _table(1))
     gate.put(OUTSIDE, Barrier(1))

@@ -27,7 +27,7 @@ def _subtask(attempt: int = 1) -> SubtaskId:
     return SubtaskId(AttemptId("job", "run", attempt), "count", 0)
 
 
-def test_a_table_comes_back_as_it_went() -> None:
+def test_a_table_round_trips_unchanged() -> None:
     table = pa.table({"word": ["a", None, "c"], "n": [1, 2, 3]})
     message = to_message(table)
     assert message.rows == 3
@@ -69,14 +69,14 @@ def test_one_row_is_never_split_but_a_row_too_large_is_an_error_for_the_author(m
         to_message(table)
 
 
-def test_bytes_that_are_no_arrow_stream_are_refused() -> None:
+def test_bytes_that_are_not_an_arrow_stream_are_refused() -> None:
     with pytest.raises(pa.ArrowInvalid):
         from_message(RecordBatch(arrow_ipc=b"nonsense", rows=1))
 
 
 def test_more_records_than_announced_are_refused_before_they_are_there() -> None:
     message = to_message(pa.table({"v": [1, 2, 3]}))
-    with pytest.raises(pa.ArrowInvalid, match="says 3 rows, and 1 were announced"):
+    with pytest.raises(pa.ArrowInvalid, match="says 3 rows, but 1 were announced"):
         from_message(replace(message, rows=1))
 
 
@@ -85,7 +85,7 @@ def test_sizes_count_control_elements_too() -> None:
     assert size_of(pa.table({"v": list(range(1000))})) == 8000
 
 
-def test_the_fence_refuses_what_is_older_than_the_highest_seen() -> None:
+def test_the_fence_refuses_tokens_below_the_highest_seen() -> None:
     fence = TokenFence()
     assert fence.observe(3)
     assert fence.observe(3)
@@ -102,7 +102,7 @@ def test_a_gate_is_found_at_once_or_when_its_deployment_arrives() -> None:
     assert registry.wait_for(_subtask(), 0) is gate
 
 
-def test_a_gate_that_never_comes_is_refused() -> None:
+def test_a_gate_that_never_opens_is_refused() -> None:
     with pytest.raises(ChannelRefused, match=r"count\[0\] of job 'job', attempt 1, is not running here"):
         GateRegistry().wait_for(_subtask(), 0)
 

@@ -111,7 +111,7 @@ def test_wake_before_the_poll_is_not_lost() -> None:
     assert gate.poll(None) == []
 
 
-def test_close_ends_everything_and_tells_the_senders() -> None:
+def test_close_ends_everything_and_notifies_the_senders() -> None:
     gate = _gate(1, max_elements=1)
     reported = threading.Event()
     assert gate.connect(0, reported.set)

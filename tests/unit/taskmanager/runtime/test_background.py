@@ -58,7 +58,7 @@ def test_exactly_as_many_run_at_a_time_as_configured() -> None:
         future.result(60)
 
 
-def test_after_the_end_what_waits_never_begins_and_nothing_more_is_taken() -> None:
+def test_after_the_end_waiting_work_never_begins_and_no_more_is_accepted() -> None:
     threads, begun, go = BackgroundThreads(1, "t"), threading.Event(), threading.Event()
 
     def call() -> None:

@@ -168,7 +168,7 @@ def test_a_doubled_deployment_is_ignored(manager: TestingTaskManager) -> None:
     assert manager.gone() == []
 
 
-def test_a_deployment_of_what_has_ended_is_answered_and_not_carried_out(manager: TestingTaskManager) -> None:
+def test_a_deployment_of_an_ended_attempt_is_answered_and_not_carried_out(manager: TestingTaskManager) -> None:
     manager.deploy(1)
     manager.wait_open(1)
     manager.cancel(1)
@@ -177,7 +177,7 @@ def test_a_deployment_of_what_has_ended_is_answered_and_not_carried_out(manager:
     assert (manager.gone(), manager.running()) == ([1, 1], [])
 
 
-def test_a_deployment_that_comes_behind_its_cancellation_is_refused(manager: TestingTaskManager) -> None:
+def test_a_deployment_that_arrives_after_its_cancellation_is_refused(manager: TestingTaskManager) -> None:
     manager.cancel(3)
     assert manager.gone() == [3]
     manager.deploy(3)

@@ -53,7 +53,7 @@ def _recorded(tmp_path: Path) -> tuple[ChannelState, ...]:
     return taken.persist()
 
 
-def test_what_was_recorded_is_stored_by_channel_and_put_back_before_what_came_since(tmp_path: Path) -> None:
+def test_recorded_elements_are_stored_by_channel_and_restored_before_newer_ones(tmp_path: Path) -> None:
     states = _recorded(tmp_path)
     assert [(state.side, state.subtask, state.elements, state.rows) for state in states] == [
         (ChannelSide.INPUT_CHANNEL, 0, 2, 1),
@@ -110,7 +110,7 @@ def test_too_much_in_flight_fails_the_snapshot_and_not_the_memory(
         taken.persist()
 
 
-def test_a_full_channel_takes_what_is_on_its_way_while_its_barrier_is_awaited() -> None:
+def test_a_full_channel_accepts_elements_in_transit_while_its_barrier_is_awaited() -> None:
     gate = InputGate(UP, max_elements=1)
     gate.put(0, _table(1))
     with futures.ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def test_an_elastic_output_never_blocks_and_says_when_there_is_room_again() -> N
     assert output.has_room()
 
 
-def test_batches_are_sized_by_what_they_take() -> None:
+def test_batches_are_sized_by_their_duration() -> None:
     pace = BatchPace(1_000_000)
     assert pace.limit_bytes == LEAST_BYTES
     for _ in range(40):

@@ -38,7 +38,7 @@ def _values(taken: InputGate) -> list[tuple[int, list[int]]]:
     return found
 
 
-def test_the_snapshot_of_a_head_holds_what_was_on_its_way_back(tmp_path: Path) -> None:
+def test_the_snapshot_of_a_head_holds_the_returning_records(tmp_path: Path) -> None:
     head, flight = _bench(tmp_path)
     head.put(1, _table(1))  # waits for its turn when the snapshot is taken
     flight.record(1, OUTSIDE)
@@ -98,5 +98,5 @@ def test_more_in_a_loop_than_a_snapshot_may_hold_declines_it_with_advice(tmp_pat
     assert taken is not None
     taken.recording.recording.limit_bytes = 1
     head.put(1, _table(1))
-    with pytest.raises(SnapshotTooLarge, match="let fewer records circle"):
+    with pytest.raises(SnapshotTooLarge, match="let fewer records circulate"):
         taken.persist()

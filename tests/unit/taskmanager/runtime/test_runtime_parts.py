@@ -137,7 +137,7 @@ def test_tables_of_one_vertex_and_schema_are_merged_and_others_are_not() -> None
     assert _values(list(Deliveries().merge(received))) == [("a", [1, 3]), ("b", [2]), ("a", ["x"])]
 
 
-def test_a_prologue_goes_first_and_once() -> None:
+def test_a_prologue_is_sent_first_and_once() -> None:
     deliveries = Deliveries()
     schema = pa.schema([("v", pa.int64())])
     received = [("a", pa.table({"v": [1]})), ("a", schema.empty_table()), ("a", schema.empty_table())]
@@ -288,7 +288,7 @@ def test_a_dropped_upload_that_has_not_begun_never_does() -> None:
     assert second.is_released
 
 
-def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
+def test_an_unwanted_frozen_state_is_released() -> None:
     dropped, left = _Snapshot(), _Snapshot()
     with futures.ThreadPoolExecutor(1) as pool:
         uploads = SnapshotUploads(pool, lambda _: None)
@@ -300,7 +300,7 @@ def test_a_frozen_state_that_is_not_wanted_is_let_go_of() -> None:
     assert left.is_released
 
 
-def test_close_tells_when_an_upload_is_still_going_on() -> None:
+def test_close_reports_an_upload_still_in_progress() -> None:
     gate = threading.Event()
     with futures.ThreadPoolExecutor(1) as pool:
         reported = threading.Event()

@@ -41,7 +41,7 @@ def test_a_signal_during_the_start_ends_the_process_with_what_was_made_undone() 
     assert blocked.is_alive(), "nothing comes of a start that was given up"
 
 
-def test_what_cannot_be_undone_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_that_times_out_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNDO_S", 0.01)
     asked: SimpleQueue[int] = SimpleQueue()
     leave = Exit()

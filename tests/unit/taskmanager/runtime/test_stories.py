@@ -47,7 +47,7 @@ def test_a_barrier_brings_its_cause_along() -> None:
     assert subtask.cause() == "leader", "one of an older version says no more"
 
 
-def test_an_upload_is_caused_by_what_started_it_whatever_came_between() -> None:
+def test_an_upload_is_caused_by_the_event_that_started_it() -> None:
     subtask = Subtask()
     seventh = subtask.handled(on.SnapshotTaken(7, 10), do.StartUpload(7), cause_id="tm-0.abcd-1")
     eighth = subtask.handled(on.SnapshotTaken(8, 10), do.StartUpload(8), cause_id="tm-0.abcd-2")
@@ -57,7 +57,7 @@ def test_an_upload_is_caused_by_what_started_it_whatever_came_between() -> None:
     assert subtask.cause() == eighth
 
 
-def test_an_element_from_which_nothing_follows_leaves_no_line() -> None:
+def test_an_element_without_effects_leaves_no_line() -> None:
     subtask = Subtask()
     for _ in range(10):
         subtask.handled(on.ElementProcessed())

@@ -201,7 +201,7 @@ def test_the_next_portion_is_made_when_there_is_room_and_a_barrier_need_not_wait
         testing.close()
 
 
-def test_at_the_end_of_the_input_a_barrier_comes_behind_everything(tmp_path: Path) -> None:
+def test_at_the_end_of_the_input_a_barrier_follows_all_records(tmp_path: Path) -> None:
     testing = TestingSubtask(tmp_path)
     try:
         testing.meanwhile = testing.barrier

@@ -120,12 +120,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_a_timer_fires_though_nothing_comes_in() -> None:
+def test_a_timer_fires_without_input() -> None:
     program = Alarmed(now_ms() + 50)
     testing = TestingSubtask(program)
     try:
         assert program.has_fired.wait(WAIT_S)
-        assert len(program.ticks) < 20, "the loop waits, it does not ask again and again"
+        assert len(program.ticks) < 20, "the loop waits, it does not try again and again"
     finally:
         testing.close()
 

@@ -30,7 +30,7 @@ def test_each_wait_counts_for_its_share(hand: list[int]) -> None:
     assert shares.seconds() == {Share.BUSY: 5.0, Share.IDLE: 2.0, Share.BACKPRESSURED: 4.0}
 
 
-def test_a_wait_that_goes_on_counts_already(hand: list[int]) -> None:
+def test_a_wait_in_progress_counts(hand: list[int]) -> None:
     shares = TimeShares()
     with shares.waits(Share.IDLE):
         hand[0] = 60

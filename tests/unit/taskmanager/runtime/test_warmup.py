@@ -139,7 +139,7 @@ def test_a_job_is_performed_beside_what_is_deployed_and_a_sample_is_not(
     assert factory.calls_of("warm-up") == []
 
 
-def test_a_deployment_goes_first_for_a_while(
+def test_a_deployment_has_priority_for_a_while(
     factory: FakeProgramFactory, running: list[AttemptId], new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.append(OTHER)
@@ -161,7 +161,7 @@ def test_stopping_ends_the_pause(
     assert factory.calls == []
 
 
-def test_a_deployment_stops_a_job_whose_turn_comes_again(
+def test_a_deployment_stops_a_job_that_is_repeated_later(
     factory: FakeProgramFactory, running: list[AttemptId], new: New, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger=warmup.__name__)
@@ -212,7 +212,7 @@ def test_jobs_that_end_meanwhile_stop_nothing(factory: FakeProgramFactory, runni
     assert warmed(factory, "job") == WHOLE
 
 
-def test_a_job_that_fails_is_logged_and_does_no_harm(
+def test_a_job_that_fails_is_logged_and_harmless(
     factory: FakeProgramFactory, new: New, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger=warmup.__name__)
@@ -227,7 +227,7 @@ def test_a_job_that_fails_is_logged_and_does_no_harm(
     assert record.levelname == "INFO", "the job itself will tell, should it be deployed here"
 
 
-def test_a_sample_that_fails_does_no_harm(factory: FakeProgramFactory, new: New) -> None:
+def test_a_sample_that_fails_is_harmless(factory: FakeProgramFactory, new: New) -> None:
     factory.failing["warm-up", "open rows-0"] = ValueError("no space left")
     warmer = new(first_after_s=0, samples=2)
     factory.wait(lambda: factory.calls_of("warm-up").count("open rows-0") == 2)
@@ -249,7 +249,7 @@ def again(factory: FakeProgramFactory, warmer: Warmup, *jobs: PrepareJob) -> Non
     warmer.stop()
 
 
-def test_a_job_is_performed_once_however_often_the_leader_tells_of_it(factory: FakeProgramFactory, new: New) -> None:
+def test_a_job_is_performed_once_however_often_the_leader_announces_it(factory: FakeProgramFactory, new: New) -> None:
     warmer = new(advice("job"), advice("next"))
     factory.wait(lambda: closed(factory, "next") == 2)
     again(factory, warmer, advice("job", attempt=2), advice("next"), advice("job", attempt=3, slots=2))
@@ -282,7 +282,7 @@ def test_what_the_leader_says_of_a_job_while_it_is_performed_is_old_when_it_is_d
     assert warmed(factory, "job") == WHOLE
 
 
-def test_a_job_that_was_left_to_its_attempt_is_performed_when_the_leader_tells_of_it_again(
+def test_a_job_left_to_its_attempt_is_performed_when_the_leader_announces_it_again(
     factory: FakeProgramFactory, running: list[AttemptId], new: New
 ) -> None:
     job = advice("job")

@@ -75,7 +75,7 @@ def test_a_job_is_stopped_before_any_further_call(tmp_path: Path, leave: int) ->
 
 
 @pytest.mark.parametrize("call", ["build count-0", "open read-0", "process count-0", "warm_up count-0"])
-def test_programs_are_closed_whatever_fails(tmp_path: Path, call: str) -> None:
+def test_programs_are_closed_after_any_failure(tmp_path: Path, call: str) -> None:
     factory = FakeProgramFactory()
     factory.failing["job", call] = ValueError("no such column")
     with pytest.raises(ValueError, match="no such column"):
@@ -92,7 +92,7 @@ def test_a_message_without_a_graph_or_of_an_empty_one_is_done_at_once(tmp_path: 
     assert factory.calls == []
 
 
-def test_where_a_schema_is_not_known_nothing_goes_downstream(tmp_path: Path) -> None:
+def test_without_a_known_schema_nothing_is_sent_downstream(tmp_path: Path) -> None:
     factory = FakeProgramFactory()
     factory.silent.add("read")
     assert warm_up_job(factory, advice("job"), tmp_path, always)

@@ -105,7 +105,7 @@ GOOD = batch((0, "a", 1), (0, "a", 3), (1, "b", 4))
 POISONED = batch((0, "a", 1), (0, "a", -2), (0, "a", 99), (0, "a", 3), (1, "b", -5), (1, "b", 4), (2, "c", -6))
 
 
-def test_without_failures_it_does_what_the_other_does() -> None:
+def test_without_failures_it_has_the_same_result() -> None:
     plain = outcome(Runner, GOOD)
     assert [{name: row[name] for name in plain[0]} for row in outcome(CarefulRunner, GOOD)] == plain
 
@@ -133,7 +133,7 @@ def test_failures_are_reported_by_number_with_their_messages() -> None:
     assert "emitted a value for column 'n' that is not a int64" in found[1][1]
 
 
-def test_numbers_go_on_over_batches() -> None:
+def test_numbers_continue_over_batches() -> None:
     found = outcome(CarefulRunner, batch((0, "a", 1), (0, "a", 2)), batch((0, "a", -3)))
     assert [row[NUMBER] for row in found if row[NUMBER] is not None] == [2]
 

@@ -24,7 +24,7 @@ def test_without_an_archive_there_are_no_options() -> None:
 
 
 @pytest.mark.usefixtures("java_home")
-def test_an_archive_that_is_there_is_used() -> None:
+def test_an_existing_archive_is_used() -> None:
     archive = class_archive.path()
     assert archive is not None
     archive.parent.mkdir(parents=True)

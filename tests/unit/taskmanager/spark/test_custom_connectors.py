@@ -62,7 +62,7 @@ def test_splits_take_turns() -> None:
     assert order == ["a", "b", "a", "b"]
 
 
-def test_reading_goes_on_from_restored_offsets() -> None:
+def test_reading_continues_from_restored_offsets() -> None:
     source = reader(Squares(10, 10))
     source.assign((SplitState("a", 7, 10), SplitState("b", 10, 10)), True)
     source.assign((SplitState("a", 0, 10),), True)  # said again
@@ -155,14 +155,14 @@ def test_errors_are_one_sentence(method: str, answer: Any, kind: type[Exception]
     assert cause_of(caught.value) is (FailureCause.USER_CODE if kind is ConnectorFailed else FailureCause.DATA_ERROR)
 
 
-def test_splits_are_discovered_beyond_those_that_are_known() -> None:
+def test_new_splits_are_discovered_beyond_known_ones() -> None:
     source = PythonSource(cloudpickle.dumps(Squares(3, None)), schema=Squares.schema)
     assert discover(source, (), WHERE) == ((SplitState("a", 0, 3), SplitState("b", 0, -1)), True)
     assert discover(source, ("a",), WHERE) == ((SplitState("b", 0, -1),), True)
     assert discover(replace(source, continuous=True), ("a", "b"), WHERE) == ((), False)
 
 
-def test_splits_that_are_none_are_refused() -> None:
+def test_invalid_splits_are_refused() -> None:
     wrong = Squares()
     wrong.ends = {"a": -3}
     with pytest.raises(
@@ -171,7 +171,7 @@ def test_splits_that_are_none_are_refused() -> None:
         discover(PythonSource(cloudpickle.dumps(wrong)), (), WHERE)
 
 
-def test_an_object_pickled_by_a_foreign_client_must_have_the_methods() -> None:
+def test_an_object_pickled_by_another_client_must_have_the_methods() -> None:
     with pytest.raises(UserError, match=r"its source is a dict, which has no method splits\(\)"):
         CustomReader(PythonSource(cloudpickle.dumps({})), SCHEMA, WHERE)
     with pytest.raises(UserError, match="its sink cannot be loaded on the task manager"):
@@ -182,7 +182,7 @@ def context(attempt: int = 1, subtask: int = 0, parallelism: int = 1, run: str =
     return SinkContext("job", run, attempt, "v", subtask, "op", WHERE, parallelism)
 
 
-def test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else(tmp_path: Path) -> None:
+def test_a_new_attempt_aborts_only_transactions_of_older_ones(tmp_path: Path) -> None:
     folder = JsonFolder(tmp_path)
     folder.open()
     table = pa.table({"n": [1]})
@@ -202,7 +202,7 @@ def test_a_new_attempt_aborts_what_older_ones_have_left_and_nothing_else(tmp_pat
     assert folder.visible() == []
 
 
-def test_rows_are_staged_once_however_often_a_snapshot_holds_them(tmp_path: Path) -> None:
+def test_rows_are_staged_once_for_any_number_of_snapshots(tmp_path: Path) -> None:
     staged: list[str] = []
 
     class Counting(JsonFolder):
@@ -246,7 +246,9 @@ def test_closing_never_gets_in_the_way(tmp_path: Path, caplog: pytest.LogCapture
     assert "close() raised ConnectionError: no route" in caplog.text
 
 
-def test_a_stage_that_hangs_holds_up_no_end_of_an_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_hangs_does_not_delay_the_end_of_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(custom, "_CLOSE_WAIT_S", 0.01)
     is_staging, should_continue = threading.Event(), threading.Event()
 

@@ -54,7 +54,7 @@ def test_records_that_fail_only_together_are_not_left_out(together: set[int]) ->
         Batch(10, set(), together).isolated()
 
 
-def test_what_is_no_records_fault_ends_the_search() -> None:
+def test_a_failure_that_is_not_a_records_fault_ends_the_search() -> None:
     runs: list[tuple[int, int]] = []
 
     def run(first: int, end: int) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_records_fault_ends_the_search() -> None:
     assert len(runs) == 3
 
 
-def test_the_search_ends_when_too_much_fails_and_says_what_to_do() -> None:
+def test_the_search_ends_when_too_much_fails_and_names_the_remedy() -> None:
     batch = Batch(1000, set(range(1000)))
     with pytest.raises(ProgramError, match="too many records of one batch fail") as caught:
         batch.isolated(Budget(50))

@@ -183,7 +183,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_variables_are_those_that_the_operator_allows(places: Path) -> None:
+def test_only_variables_that_the_operator_allows_are_used(places: Path) -> None:
     bound = limits(places, "SHOP_*", "*_TOKEN")
     options = {"sasl.password": "${SHOP_PASSWORD}", "client.id": "x"}
     assert filled(options, "op", bound) == {"sasl.password": "value of SHOP_PASSWORD", "client.id": "x"}
@@ -210,7 +210,7 @@ def test_variables_are_those_that_the_operator_allows(places: Path) -> None:
         "sqlite:////tmp/${SHOP_PASSWORD}.db",
     ],
 )
-def test_values_stand_only_where_nobody_sees_them(places: Path, url: str) -> None:
+def test_values_appear_only_where_no_one_sees_them(places: Path, url: str) -> None:
     with pytest.raises(UserError, match="stands only for a password or key"):
         filled_url(url, "op", limits(places, "SHOP_PASSWORD"))
     assert "value%20of" in filled_url(url, "op")
@@ -225,7 +225,7 @@ def test_passwords_in_urls_are_filled_in(places: Path, url: str) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_options_that_are_no_passwords_take_no_variables(places: Path) -> None:
+def test_only_password_options_take_variables(places: Path) -> None:
     for name in ("client.id", "region", "endpoint", "debug"):
         with pytest.raises(UserError, match="stands only for a password or key"):
             filled({name: "${SHOP_PASSWORD}"}, "op", limits(places, "*"))

@@ -88,7 +88,7 @@ def test_a_silent_server_is_waited_for_and_then_lost(
     assert caplog.text.count(f"{WHERE} does not answer; waiting") == 1
 
 
-def test_a_hiccup_is_forgiven_however_many_there_are(
+def test_any_number_of_hiccups_is_tolerated(
     client: Client, watch: ServerWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Silence is counted from its first failure: not from the last answer, nor over an answer in between."""

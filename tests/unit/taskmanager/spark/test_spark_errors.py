@@ -194,7 +194,7 @@ LOST = "has lost the session (it was restarted, or has ended it)"
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "problem"),
     [
         (ConnectError("[INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid. SQLSTATE: HY000"), LOST),
         (ConnectError("[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. SQLSTATE: HY000"), LOST),
@@ -204,10 +204,12 @@ LOST = "has lost the session (it was restarted, or has ended it)"
         (ConnectError("<_MultiThreadedRendezvous of RPC\n", "DEADLINE_EXCEEDED"), "does not answer"),
     ],
 )
-def test_a_lost_connect_server_is_one_sentence_and_no_fault_of_the_author(error: PySparkException, told: str) -> None:
+def test_a_lost_connect_server_is_one_sentence_and_no_fault_of_the_author(
+    error: PySparkException, problem: str
+) -> None:
     caught = raised(error)
     assert isinstance(caught, EngineError)
-    assert str(caught) == f"operator 'x': the Spark Connect server {told}"
+    assert str(caught) == f"operator 'x': the Spark Connect server {problem}"
     assert cause_of(caught) == FailureCause.FAULT
 
 
@@ -232,22 +234,22 @@ class CloneError(grpc.RpcError):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "problem"),
     [
         (CloneError(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] The handle 1 is invalid."), LOST),
         (CloneError(grpc.StatusCode.UNAVAILABLE, "failed to connect"), "does not answer"),
     ],
 )
-def test_a_session_that_cannot_be_cloned_any_more_is_a_lost_one(error: Exception, told: str) -> None:
+def test_a_session_that_can_no_longer_be_cloned_is_lost(error: Exception, problem: str) -> None:
     def refuse() -> None:
         raise error
 
     session = SimpleNamespace(cloneSession=refuse)
-    with pytest.raises(EngineError, match=re.escape(f"the Spark Connect server {told}")):
+    with pytest.raises(EngineError, match=re.escape(f"the Spark Connect server {problem}")):
         clone_session(session)
 
 
-def test_other_errors_of_a_connect_server_are_what_they_were() -> None:
+def test_other_errors_of_a_connect_server_are_unchanged() -> None:
     for error in (ConnectError("[UNKNOWN_FUNCTION] no", "INTERNAL"), ParseException("[INVALID_HANDLE.SESSION_CLOSED]")):
         assert not lost_session(error)
 

@@ -98,7 +98,7 @@ def test_nothing_is_waited_for_where_there_is_one_or_they_come_with_jobs(session
         (False, [], True, "was ended from outside, by spark://m:7077"),
     ],
 )
-def test_a_process_that_can_run_nothing_any_more_is_lost(
+def test_a_process_that_can_no_longer_run_anything_is_lost(
     is_dynamic: bool, jobs: list[int], is_stopped: bool, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     session: Any = Cluster(is_dynamic=is_dynamic)

@@ -98,7 +98,7 @@ def test_a_failure_that_is_not_sparks_costs_one_small_job(
     assert lost.empty()
 
 
-def test_a_hiccup_is_forgiven_however_many_there_are(session: Session, health: Health, lost: SimpleQueue[str]) -> None:
+def test_any_number_of_hiccups_is_tolerated(session: Session, health: Health, lost: SimpleQueue[str]) -> None:
     for _ in range(5):
         session.fails = TRIES - 1
         health.suspect()

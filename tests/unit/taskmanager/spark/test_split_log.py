@@ -75,7 +75,7 @@ def numbered(first: int, last: int, offset: int = 5) -> list[SplitState]:
     return [SplitState(f"{number:06}.txt", offset, -1) for number in range(first, last)]
 
 
-def test_a_snapshot_writes_what_is_new_and_few_files(tmp_path: Path) -> None:
+def test_a_snapshot_writes_only_new_splits_and_few_files(tmp_path: Path) -> None:
     attempts, written, most = Attempts(tmp_path), [], 0
     state = attempts.snapshot(1)
     for number in range(2, 200):
@@ -110,7 +110,7 @@ def test_the_memory_backend_has_no_files(tmp_path: Path) -> None:
     assert len(inside(state)) == 2000
 
 
-def test_a_savepoint_is_whole_by_itself(tmp_path: Path) -> None:
+def test_a_savepoint_is_self_contained(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
     attempts.source.assign(numbered(0, 1000), False)
     attempts.snapshot(1)
@@ -121,7 +121,7 @@ def test_a_savepoint_is_whole_by_itself(tmp_path: Path) -> None:
     assert len(restored(state)) == 1000
 
 
-def test_what_is_left_to_be_read_stays_inside_where_a_rescale_can_spread_it(tmp_path: Path) -> None:
+def test_unread_splits_stay_inline_where_a_rescale_can_distribute_them(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
     attempts.source.assign(numbered(0, 2000), False)
     for number in range(700):
@@ -131,7 +131,7 @@ def test_what_is_left_to_be_read_stays_inside_where_a_rescale_can_spread_it(tmp_
     assert not any(split.rested for split in inside(state))
 
 
-def test_a_split_that_goes_on_is_newer_inside_and_says_so(tmp_path: Path) -> None:
+def test_a_split_that_continues_is_newer_inline_and_marked(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
     attempts.source.assign(numbered(0, 1000), False)
     attempts.snapshot(1)
@@ -156,7 +156,7 @@ def test_a_snapshot_that_builds_on_nothing_has_what_files_had_too_and_so_have_th
     assert len(restored(attempts.snapshot(4, SnapshotOrder(3)))) == 600
 
 
-def test_files_that_are_gone(tmp_path: Path) -> None:
+def test_files_that_have_vanished_are_reported(tmp_path: Path) -> None:
     """For who restores from them that is final; for who lists the folder the snapshot may be another one by now."""
     attempts = Attempts(tmp_path)
     attempts.source.assign(numbered(0, 1000), False)

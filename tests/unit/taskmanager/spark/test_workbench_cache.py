@@ -97,7 +97,7 @@ def test_no_two_callers_get_the_same_one() -> None:
     assert len({id(item) for item in taken}) == 3
 
 
-def test_another_vertex_gets_one_of_its_own() -> None:
+def test_another_vertex_gets_its_own_workbench() -> None:
     shop = Shop()
     workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     shop.cache.check_in(VERTEX, 0, workbench)
@@ -114,7 +114,7 @@ def test_the_one_used_last_comes_first() -> None:
     assert shop.cache.check_out(VERTEX, 6, FOREVER_S) is second
 
 
-def test_an_attempt_waits_for_what_the_one_before_it_still_uses() -> None:
+def test_an_attempt_waits_for_the_workbench_of_the_one_before_it() -> None:
     shop = Shop()
     workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     successor = shop.later(VERTEX, 0)
@@ -133,7 +133,7 @@ def test_an_attempt_does_not_wait_for_another_subtask_or_vertex() -> None:
     assert len(shop.made) == 4
 
 
-def test_an_attempt_that_waits_takes_what_another_subtask_gives_back() -> None:
+def test_a_waiting_attempt_takes_the_workbench_that_another_subtask_returns() -> None:
     shop = Shop()
     shop.cache.check_out(VERTEX, 0, FOREVER_S)
     other = shop.cache.check_out(VERTEX, 1, FOREVER_S)
@@ -160,7 +160,7 @@ def test_an_attempt_waits_for_the_last_of_several_that_use_its_place() -> None:
     assert successor.result() is workbench
 
 
-def test_a_failure_to_make_one_keeps_nobody_waiting() -> None:
+def test_a_failure_to_make_a_workbench_keeps_no_one_waiting() -> None:
     shop = Shop()
     shop.failure = OSError("no space left")
     with pytest.raises(OSError, match="no space left"):
@@ -186,7 +186,7 @@ def test_beyond_the_limit_the_least_recently_used_run_is_closed() -> None:
     assert shop.cache.check_out(keys[1], 0, 0) not in workbenches
 
 
-def test_what_is_in_use_does_not_count_towards_the_limit() -> None:
+def test_workbenches_in_use_do_not_count_towards_the_limit() -> None:
     shop = Shop(runs=1)
     used = [shop.cache.check_out((run, "graph", "count"), 0, 0) for run in "abc"]
     shop.cache.check_in(VERTEX, 0, shop.cache.check_out(VERTEX, 0, 0))
@@ -218,7 +218,7 @@ def test_a_run_is_evicted_as_a_whole() -> None:
     assert [input_gate.is_closed for input_gate in shop.made] == [False] * 10 + [True] * 10 + [False] * 10
 
 
-def test_warm_ups_evict_each_other_and_never_what_an_attempt_has_used() -> None:
+def test_warm_ups_evict_each_other_and_never_an_attempts_workbench() -> None:
     shop = Shop(runs=1)
     real = attempt_in(shop, "real")
     warmed = {run: attempt_in(shop, run, is_warmup=True) for run in ("x", "y")}
@@ -229,7 +229,7 @@ def test_warm_ups_evict_each_other_and_never_what_an_attempt_has_used() -> None:
     assert all(isinstance(workbench, FakeWorkbench) and workbench.is_closed for workbench in real)
 
 
-def test_what_an_attempt_has_used_stays_its_own_when_a_warm_up_takes_it() -> None:
+def test_objects_of_an_attempt_stay_its_own_when_a_warm_up_takes_them() -> None:
     shop = Shop(runs=1)
     attempt_in(shop, "real")
     attempt_in(shop, "real", is_warmup=True)

@@ -176,7 +176,7 @@ def test_the_hash_made_while_writing_is_that_of_the_file(tmp_path: Path, size: i
         assert (tmp_path / "copy").read_bytes() == data
 
 
-def test_a_file_of_which_no_checksum_is_known_is_not_read(tmp_path: Path) -> None:
+def test_a_file_without_a_known_checksum_is_not_read(tmp_path: Path) -> None:
     handle = replace(FileBackend(str(tmp_path), "a").writer(1).store("op", pa.py_buffer(b"state")), checksum="")
     for read in (lambda: load(handle), lambda: download(handle, tmp_path / "copy")):
         with pytest.raises(

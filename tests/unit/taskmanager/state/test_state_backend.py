@@ -171,7 +171,7 @@ def test_a_full_disk_of_this_machine_is_not_the_storage_s(tmp_path: Path) -> Non
     assert cause_of(caught.value) == FailureCause.FAULT
 
 
-def test_a_path_that_cannot_be_one_is_unreadable_for_good() -> None:
+def test_an_impossible_path_is_permanently_unreadable() -> None:
     with pytest.raises(StateUnreadable, match="nowhere://x cannot be read") as caught:
         load(StateHandle(path="nowhere://x", size_bytes=3, checksum=inline_handle(b"abc").checksum))
     assert cause_of(caught.value) == FailureCause.STATE_UNREADABLE
@@ -201,7 +201,7 @@ def test_no_more_is_read_than_was_stored(tmp_path: Path) -> None:
     assert copy.stat().st_size <= 10
 
 
-def test_a_pipe_in_place_of_a_state_file_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_state_file_does_not_block(tmp_path: Path) -> None:
     handle = FileBackend(str(tmp_path / "storage"), "a").writer(1).store("op", pa.py_buffer(b"some state"))
     (file,) = tmp_path.rglob("*.state")
     file.unlink()

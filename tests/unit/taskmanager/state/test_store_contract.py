@@ -126,7 +126,7 @@ def counted(store: KeyedStore, *keys: tuple[str | None, int]) -> dict[str | None
     return {row["k"]: (row["n"] - 1, row["total"]) for row in changed.to_pylist()}
 
 
-def test_every_aggregate_of_every_type_folds_and_comes_back(backend: TestingBackend) -> None:
+def test_every_aggregate_of_every_type_folds_and_is_restored(backend: TestingBackend) -> None:
     types: dict[str, pa.DataType] = {
         "k": pa.string(), "j": pa.date32(),
         "__p1": pa.decimal128(10, 2), "__p2": pa.float64(), "__p3": pa.string(), "__p4": pa.float64(),
@@ -209,7 +209,7 @@ def test_a_sum_that_leaves_its_range_is_a_fault_of_the_data(backend: TestingBack
         store.merge(sums(("a", 1, 2**62)))
 
 
-def test_a_snapshot_is_not_touched_by_what_comes_after_it(backend: TestingBackend) -> None:
+def test_a_snapshot_is_unaffected_by_later_changes(backend: TestingBackend) -> None:
     store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(("a", 1, 1), ("b", 2, 1)))
     frozen = store.snapshot(SnapshotOrder())
@@ -336,7 +336,7 @@ def test_nothing_is_left_of_a_closed_store_and_of_a_killed_process(rocks: Testin
     assert folder.exists(), "its process lives"
 
 
-def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[rocksdb\]'"):
         StoreFactory(BACKENDS["rocksdb"], ScratchFolder(tmp_path, "state-"))
@@ -349,7 +349,7 @@ def test_a_key_of_a_type_that_a_database_cannot_hold_is_the_authors_error(rocks:
         rocks.fresh(KeyedAggregate(("k",), (Aggregate("n", COUNT),)), schema)
 
 
-def test_merging_goes_on_while_a_snapshot_is_stored_on_another_thread(backend: TestingBackend) -> None:
+def test_merging_continues_while_a_snapshot_is_stored_on_another_thread(backend: TestingBackend) -> None:
     keys = [(f"k{number}", number) for number in range(3_000)]
     store = backend.fresh(SUMS, sums().schema)
     store.merge(sums(*((key, hash_, 1) for key, hash_ in keys)))

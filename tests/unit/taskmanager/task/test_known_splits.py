@@ -33,7 +33,7 @@ def names(found: Found) -> list[str]:
     return [text.split for text in found[0]]
 
 
-def test_each_look_gives_what_is_new_since_the_one_before() -> None:
+def test_each_look_returns_the_changes_since_the_one_before() -> None:
     folder, listing = Folder("a", "b", "c"), SplitListing(names_of)
     assert names(listing.answer(request(1, "a"), folder.look)) == ["b", "c"]
     assert names(listing.answer(request(2), folder.look)) == []
@@ -41,7 +41,7 @@ def test_each_look_gives_what_is_new_since_the_one_before() -> None:
     assert names(listing.answer(request(3), folder.look)) == ["d"]
 
 
-def test_a_request_that_comes_twice_is_answered_alike() -> None:
+def test_a_repeated_request_gets_the_same_answer() -> None:
     """The first answer may be lost with its stream: what it has told would be known here and nowhere else."""
     folder, listing = Folder("a"), SplitListing(names_of)
     first = listing.answer(request(1), folder.look)
@@ -63,7 +63,7 @@ def test_a_failed_listing_changes_nothing() -> None:
     assert names(listing.answer(request(2), folder.look)) == ["b"]
 
 
-def test_a_leader_that_does_not_count_its_requests_says_each_time_what_is_known() -> None:
+def test_a_leader_without_request_counts_sends_the_known_splits_each_time() -> None:
     folder, listing = Folder("a", "b"), SplitListing(names_of)
     assert names(listing.answer(request(0, "a"), folder.look)) == ["b"]
     assert names(listing.answer(request(0), folder.look)) == ["a", "b"]

@@ -149,7 +149,7 @@ def test_a_trigger_of_another_attempt_is_ignored() -> None:
     assert _source().handle(_trigger(1, OLD), 0) == []
 
 
-def test_a_trigger_that_comes_after_its_abort_is_ignored() -> None:
+def test_a_trigger_that_arrives_after_its_abort_is_ignored() -> None:
     machine = _source()
     machine.handle(on.AbortReceived(ME, 1), 0)
     assert machine.handle(_trigger(1), 0) == []
@@ -326,7 +326,7 @@ def test_cancel_after_a_failure_is_ignored() -> None:
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_nothing_happens_any_more_while_canceling(event: on.Event) -> None:
+def test_nothing_more_happens_while_canceling(event: on.Event) -> None:
     machine = _source()
     machine.handle(_trigger(1), 0)
     machine.handle(on.CancelRequested(), 0)

@@ -39,7 +39,7 @@ def test_an_idle_channel_delays_no_watermark_until_its_next_one() -> None:
     assert combined.arrived(1, Watermark(60)) == Watermark(60)
 
 
-def test_when_all_are_idle_the_furthest_decides_whatever_the_order() -> None:
+def test_when_all_are_idle_the_furthest_decides_in_any_order() -> None:
     for order in ((0, 1), (1, 0)):
         combined = ChannelWatermarks(2)
         combined.arrived(0, Watermark(50))
@@ -143,7 +143,7 @@ def test_a_subtask_with_splits_is_not_idle_because_they_were_dealt() -> None:
     assert known.news(10**9, nothing) == Watermark(9)
 
 
-def test_a_subtask_that_has_read_its_splits_waits_for_more_as_long_as_was_asked_for() -> None:
+def test_a_subtask_that_has_read_its_splits_waits_for_more_for_the_idle_time() -> None:
     for idle_after_ms in (0, 1000):
         known = SplitWatermarks(0, idle_after_ms)
         known.assign([split("a", mark=20, offset=100)])

@@ -339,7 +339,7 @@ ADD_LATER = ("batch", [("a", "add", 1001), ("a", "map", 1001), ("b", "event", 15
 @example([ALL_SHAPES, ("tick", TTL_MS - 1), ADD_LATER, ("tick", 1), ADD_LATER, ("restart", False), ADD_LATER], True)
 @example([ADD_LATER, ("restart", True), ("advance", 502), ("restart", False), ("tick", 500), ADD_LATER], False)
 @given(st.lists(steps, max_size=20), st.booleans())
-def test_a_function_sees_what_its_keys_have_seen(backend: str, plan: list[tuple[Any, ...]], ends: bool) -> None:
+def test_a_function_sees_the_history_of_its_keys(backend: str, plan: list[tuple[Any, ...]], ends: bool) -> None:
     world = World(BACKENDS[backend])
     try:
         for name, *given_ in plan:

@@ -79,7 +79,7 @@ def restored(data: pa.Buffer) -> KeyedState:
 
 @settings(max_examples=200, deadline=None)
 @given(steps)
-def test_a_snapshot_is_the_fold_of_what_came_before(plan: list[list[Row] | str]) -> None:
+def test_a_snapshot_is_the_fold_of_earlier_records(plan: list[list[Row] | str]) -> None:
     state = KeyedState(SPEC, SCHEMA)
     merged: list[list[Row]] = []
     frozen = []
@@ -101,7 +101,7 @@ def test_a_snapshot_is_the_fold_of_what_came_before(plan: list[list[Row] | str])
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(batches, max_size=5), st.lists(batches, max_size=5))
-def test_a_restored_state_goes_on_as_if_nothing_had_happened(before: list[list[Row]], after: list[list[Row]]) -> None:
+def test_a_restored_state_continues_like_an_uninterrupted_one(before: list[list[Row]], after: list[list[Row]]) -> None:
     state = KeyedState(SPEC, SCHEMA)
     for batch in before:
         state.merge(table(batch))

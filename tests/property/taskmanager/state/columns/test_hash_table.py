@@ -12,7 +12,7 @@ crowded = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(0, 3000), st.i
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(crowded, max_size=400, unique=True), max_size=8), st.lists(crowded, max_size=50))
-def test_finds_what_a_dict_finds(batches: list[list[int]], others: list[int]) -> None:
+def test_finds_the_same_as_a_dict(batches: list[list[int]], others: list[int]) -> None:
     table, expected = HashTable(), dict[int, int]()
     for batch in batches:
         fresh = [item for item in batch if item not in expected]

@@ -47,7 +47,7 @@ BASE: Content = {name: (noise(name), NEVER, NEVER, NEVER) for name in NAMES}
 
 
 class DiffWorld(RowWorld):
-    """See RowWorld: rows whose payloads are worth a difference."""
+    """Rows whose payloads are worth a difference."""
 
     def edit(self, names: list[str | None], at: int, fresh: bytes) -> None:
         """A few bytes of some payloads become others; a key that is not there gets a payload."""
@@ -99,7 +99,7 @@ steps = st.one_of(
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(steps, max_size=30), st.integers(0, GROUPS))
-def test_kept_checkpoints_restore_their_state_whatever_happens_to_others(
+def test_kept_checkpoints_restore_independently_of_others(
     backend: str, plan: list[tuple[Any, ...]], split: int
 ) -> None:
     world = DiffWorld(BACKENDS[backend], 2)
@@ -152,7 +152,7 @@ def test_few_changed_bytes_in_every_key_are_stored_as_differences(backend: str) 
         world.close()
 
 
-def test_a_difference_stands_on_the_completed_checkpoint_and_not_on_a_later_one() -> None:
+def test_a_difference_builds_on_the_completed_checkpoint_and_not_on_a_later_one() -> None:
     """Between the two one was stored and given up, one was never stored, and one was acknowledged too late."""
     world = DiffWorld(BACKENDS["filesystem"])
     try:
@@ -268,11 +268,11 @@ def test_differences_on_another_base_are_refused_with_a_sentence() -> None:
         mixed = OperatorState(first.operator_id, first.kind, first.handle, second.increments)
         assert [kind_of(handle) for handle in handles_of(mixed)] == ["whole", f"{len(NAMES)} diffs"]
         with pytest.raises(
-            StateUnreadable, match=r"differences .* do not fit: they were made from another state .*; res"
+            StateUnreadable, match=r"differences .* do not fit: they were computed from a different state.*; res"
         ):
             world.make.restored(world.spec, (mixed,), 9)
         alone = OperatorState(first.operator_id, first.kind, second.increments[0])
-        with pytest.raises(StateUnreadable, match=r"holds only what has changed since another one"):
+        with pytest.raises(StateUnreadable, match=r"contains only the changes since another one"):
             world.make.restored(world.spec, (alone,), 9)
     finally:
         world.close()

@@ -77,7 +77,7 @@ def test_columns_come_back_as_they_were(chosen: list[Kind], count: int, skipped:
         assert mine.to_pylist() == column.to_pylist()
 
 
-def test_fields_that_are_never_null_stay_what_they_are() -> None:
+def test_fields_that_are_never_null_stay_so() -> None:
     inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     kind = pa.struct(
         [pa.field("b", inner, nullable=False), pa.field("c", pa.list_(pa.field("x", inner, nullable=False)))]

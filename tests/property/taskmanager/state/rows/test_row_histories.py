@@ -73,7 +73,7 @@ class Maker:
 
 
 class RowWorld(StoreWorld):
-    """See StoreWorld. now: the wall clock; event: the watermark; both only rise, also over restarts."""
+    """Stores of rows with deadlines. now: the wall clock; event: the watermark; both only rise, also over restarts."""
 
     def __init__(self, choice: StateBackend, retained: int = 1) -> None:
         super().__init__(choice, retained, lambda scratch: Maker(choice, scratch))
@@ -176,7 +176,7 @@ def test_rows_are_returned_as_put_and_due_at_their_time(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_timers_go_where_their_keys_go(backend: str) -> None:
+def test_timers_move_with_their_keys(backend: str) -> None:
     """A rescale 2 -> 3 -> 1: every timer is due in one subtask, at its time."""
     world = RowWorld(BACKENDS[backend])
     try:
@@ -197,7 +197,7 @@ def test_timers_go_where_their_keys_go(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_was_forgotten_long_ago_is_not_in_an_increment_nor_back(backend: str) -> None:
+def test_rows_forgotten_long_ago_are_neither_stored_nor_restored(backend: str) -> None:
     """Ten thousand rows come and go between checkpoints: places move together, increments stay right."""
     world = RowWorld(BACKENDS[backend])
     try:

@@ -192,7 +192,7 @@ def test_a_piece_that_knows_no_time_and_one_of_before_count_as_they_did() -> Non
     assert (clock.now, clock.ahead) == (MIN_WATERMARK, ())
     clock = EventClock(GROUPS, range(8))
     clock.restore([piece(range(8), 30, (2, 4, 90))])
-    assert (clock.now, clock.ahead) == (30, ((2, 4, 90),)), "the same subtask again, which had not caught up yet"
+    assert (clock.now, clock.ahead) == (30, ((2, 4, 90),)), "the same subttry again, which had not caught up yet"
 
 
 def test_key_groups_of_a_subtask_that_had_nothing_to_store_knew_of_no_time() -> None:

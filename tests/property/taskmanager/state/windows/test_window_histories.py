@@ -55,7 +55,7 @@ NUMBERS = {LEFT: "a", RIGHT: "b"}
 
 
 class TimeWorld(StoreWorld):
-    """See StoreWorld. The content is a naive model; event time only rises, but for a restart."""
+    """Stores of windows. The content is a naive model; event time only rises, but for a restart."""
 
     def __init__(self, choice: StateBackend, make: Callable[[ScratchFolder], Any], model: Any) -> None:
         super().__init__(choice, 2, make)
@@ -307,7 +307,7 @@ def play(world: TimeWorld, plan: list[tuple[Any, ...]]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from([0, 0, 7]), st.booleans(), st.lists(window_steps, max_size=25))
-def test_every_kept_checkpoint_of_windows_goes_on_like_the_model(
+def test_every_kept_checkpoint_of_windows_continues_like_the_model(
     kind: str, backend: str, lateness: int, is_eager: bool, plan: list[tuple[Any, ...]]
 ) -> None:
     with eager(is_eager), split_up(is_eager):
@@ -317,7 +317,7 @@ def test_every_kept_checkpoint_of_windows_goes_on_like_the_model(
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from([(0, 0), (-5, 8), (3, 9), (-9, -2)]), st.booleans(), st.lists(join_steps, max_size=25))
-def test_every_kept_checkpoint_of_a_join_goes_on_like_the_model(
+def test_every_kept_checkpoint_of_a_join_continues_like_the_model(
     backend: str, bounds: tuple[int, int], is_eager: bool, plan: list[tuple[Any, ...]]
 ) -> None:
     with eager(is_eager):

@@ -212,7 +212,7 @@ def compare(where: str, kind: TumblingWindow | SlidingWindow, lateness: int, pla
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(records, records), min_size=1, max_size=6))
-def test_a_snapshot_holds_what_was_there_whatever_comes_while_it_is_written(plan: list[Any]) -> None:
+def test_a_snapshot_is_unaffected_by_changes_while_it_is_written(plan: list[Any]) -> None:
     aggregate = operator(SlidingWindow(10, 5), 0)
     state = PaneState(StoreSpec("windows", aggregate, 16, range(16)), SCHEMA)
     for before, after in plan:

@@ -194,7 +194,7 @@ def test_subtasks_that_commit_at_the_same_moment_make_one_table_and_lose_nothing
     assert [("metaData" in entry) for entry in entries(tmp_path)] == [True] + [False] * 17
 
 
-def test_appends_do_not_mind_what_others_do_to_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appends_tolerate_changes_of_others_to_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = writer(tmp_path)
     for checkpoint_id in (1, 2):
         staged_rows(sink, checkpoint_id, (str(checkpoint_id), 0))

@@ -132,7 +132,7 @@ def test_all_columns_at_once_from_a_table_of_many_chunks_in_another_order(tmp_pa
     assert len(content[0]) == 2 * len(schema)
 
 
-def test_columns_are_distinguished_whatever_their_names(tmp_path: Path) -> None:
+def test_columns_are_distinguished_with_any_names(tmp_path: Path) -> None:
     schema = pa.schema([(name, pa.int64()) for name in ODD_NAMES])
     pair = Pair(tmp_path, schema, [ODD_NAMES[0], ODD_NAMES[3]])
     first = pa.table({name: [n, 100 + n] for n, name in enumerate(ODD_NAMES)}, schema=schema)
@@ -142,7 +142,7 @@ def test_columns_are_distinguished_whatever_their_names(tmp_path: Path) -> None:
     assert pair.write(second)[0][::2] == (0, -1, -2, 3, -4, -5, -6, -7, -8, -9)
 
 
-def test_a_table_of_keys_only_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_table_of_keys_only_keeps_its_rows(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
     pair = Pair(tmp_path, schema, ["a", "b"])
     pair.write(pa.table({"a": [1, 1, 2], "b": ["x", "y", "x"]}, schema=schema))

@@ -203,7 +203,7 @@ def test_columns_that_do_not_fit_are_the_authors(place: Place) -> None:
         sink.prepare(pa.schema([("k", pa.int64()), ("value", pa.string())]))
 
 
-def test_a_topic_that_is_not_there_is_the_authors(place: Place) -> None:
+def test_a_missing_topic_is_the_authors_error(place: Place) -> None:
     with pytest.raises(UserError, match="Kafka has no topic never; create it first"):
         place.attempt(topic="never")
 
@@ -231,7 +231,7 @@ def test_at_least_once_shows_records_at_once_and_a_snapshot_waits_for_them(place
     sink.close()
 
 
-def test_at_least_once_no_snapshot_passes_over_what_kafka_did_not_take(
+def test_at_least_once_no_snapshot_covers_records_that_kafka_has_not_accepted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_direct, "require_topic", lambda *_: None)
@@ -247,7 +247,7 @@ def test_at_least_once_no_snapshot_passes_over_what_kafka_did_not_take(
         sink.write(rows("b"))
 
 
-def test_at_least_once_cannot_take_over_what_waits_for_a_commit(place: Place) -> None:
+def test_at_least_once_cannot_take_over_uncommitted_output(place: Place) -> None:
     sink = place.attempt()
     sink.write(rows("a"))
     stored = place.persist(sink, 1)

@@ -232,7 +232,7 @@ def test_a_commit_that_was_done_before_the_crash_is_not_done_twice(case: Case) -
     assert case.visible() == [("a", 1)]
 
 
-def test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot(case: Case) -> None:
+def test_a_zombie_cannot_publish_output_outside_a_completed_snapshot(case: Case) -> None:
     """The zombie's own commit comes late: what it shows is the same that the new attempt has shown."""
     if case.kind == "foreach":
         pytest.skip("the author's function is called again, with the same checkpoint id")
@@ -249,7 +249,7 @@ def test_a_zombie_cannot_show_what_is_not_in_a_completed_snapshot(case: Case) ->
     assert case.visible() == before
 
 
-def test_another_run_does_not_commit_what_the_first_one_has(case: Case) -> None:
+def test_another_run_does_not_repeat_the_commits_of_the_first_one(case: Case) -> None:
     """A run that starts from a checkpoint of another one finds there what that one has committed already."""
     if case.kind == "foreach":
         pytest.skip("the author's function is called again, with the same checkpoint id")
@@ -297,7 +297,7 @@ def test_two_subtasks_do_not_meet(case: Case) -> None:
     assert len(case.visible()) == (2 if case.kind != "foreach" else 1)
 
 
-def test_a_subtask_commits_what_two_have_staged_for_one_checkpoint(case: Case) -> None:
+def test_a_subtask_commits_the_output_of_two_for_one_checkpoint(case: Case) -> None:
     """A job that was scaled down: subtask 0 stands in for the old subtask 1, too."""
     if case.kind == "foreach":
         pytest.skip("an old attempt that wakes up calls again, with the rows of its own")

@@ -84,7 +84,7 @@ def test_subtasks_of_one_attempt_and_other_jobs_call_at_the_same_time() -> None:
         call.end()
 
 
-def test_a_job_that_was_scaled_down_waits_for_the_calls_of_the_subtasks_that_are_gone() -> None:
+def test_a_scaled_down_job_waits_for_the_calls_of_removed_subtasks() -> None:
     turns = Turns(patience_s=0.0)
     older = Held(turns, at(1, 1, 2))
     with pytest.raises(Unavailable), turns.take(at(2, 0, 1)):

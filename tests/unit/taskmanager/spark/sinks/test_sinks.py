@@ -103,9 +103,7 @@ def test_a_full_disk_is_reported_with_the_staged_file_that_did_not_fit(
         persisted(sink, 7)
 
 
-def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_removes_only_unsealed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
     sink = writer(tmp_path)
     sink.write(rows(("abcdef", 1)))
@@ -121,11 +119,13 @@ def test_close_removes_what_no_barrier_has_sealed_and_nothing_else(
 def test_a_file_that_is_neither_staged_nor_committed_is_an_error_that_names_it(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     lost = SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",), None, ("part-run-1-op-0-0.parquet",))
-    with pytest.raises(UserError, match=r"a1-op-0-0\.parquet is gone and .*part-run-1-op-0-0\.parquet does not exist"):
+    with pytest.raises(
+        UserError, match=r"a1-op-0-0\.parquet is missing and .*part-run-1-op-0-0\.parquet does not exist"
+    ):
         sink.restore([lost])
 
 
-def test_a_committed_file_that_a_consumer_has_taken_away_is_no_error(tmp_path: Path) -> None:
+def test_a_committed_file_removed_by_a_consumer_is_no_error(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
@@ -134,7 +134,7 @@ def test_a_committed_file_that_a_consumer_has_taken_away_is_no_error(tmp_path: P
     writer(tmp_path, attempt=2).restore(stored)
     assert not list(tmp_path.glob("part-*"))
     later = SinkTransaction(8, 0, ("_staging/run/a1-op-0-1.parquet",), None, ("part-run-8-op-0-0.parquet",))
-    with pytest.raises(UserError, match="is gone"):
+    with pytest.raises(UserError, match="is missing"):
         writer(tmp_path, attempt=3).restore([later])
 
 
@@ -232,7 +232,7 @@ def other_run(path: Path) -> FileWriter:
     return FileWriter(where, FileSink(str(path), FileFormat.PARQUET))
 
 
-def test_another_run_commits_what_the_savepoint_had_staged_and_accepts_what_was_taken_away(tmp_path: Path) -> None:
+def test_another_run_commits_the_savepoints_staged_output_and_accepts_removed_files(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
@@ -274,7 +274,7 @@ def test_a_forged_snapshot_moves_no_file(tmp_path: Path, staged: str, target: st
         writer(tmp_path).restore([SinkTransaction(1, 0, ("_staging/run/a1-op-0-0.parquet",))])
 
 
-def test_a_new_attempt_removes_what_older_ones_left_and_nothing_else(tmp_path: Path) -> None:
+def test_a_new_attempt_removes_only_leftovers_of_older_ones(tmp_path: Path) -> None:
     staging = tmp_path / "_staging" / "run"
     staging.mkdir(parents=True)
     for name in ("a1-op-0-5", "a1-op-1-0", "a2-op-0-0", "a3-op-0-0", "a1-other-0-0"):
@@ -304,7 +304,7 @@ def test_a_file_in_the_place_of_the_folder_and_a_forbidden_folder_are_the_author
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
 )
-def test_a_storage_that_fails_at_the_start_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+def test_storage_that_fails_at_the_start_is_not_the_authors_error(tmp_path: Path, error: OSError) -> None:
     class Broken:
         def create_dir(self, *_: str, **__: bool) -> None:
             raise error
@@ -440,7 +440,7 @@ def test_a_table_that_fits_is_used(tmp_path: Path) -> None:
         assert database.execute("SELECT k, n FROM t").fetchall() == [("a", 1)]
 
 
-def test_types_survive_the_way_into_a_made_table(tmp_path: Path) -> None:
+def test_types_survive_in_a_created_table(tmp_path: Path) -> None:
     table = pa.table(
         {
             "k": pa.array([1], pa.int32()),
@@ -470,7 +470,7 @@ def test_a_wrong_key_and_a_null_key_are_refused(tmp_path: Path) -> None:
         sink.write(rows((None, 1)))
 
 
-def test_a_port_that_is_no_number_is_an_error_of_the_job_and_shows_no_password() -> None:
+def test_a_port_that_is_not_a_number_is_an_error_of_the_job_and_shows_no_password() -> None:
     with pytest.raises(UserError, match=r"operator 'op': .* its port is not a number") as raised:
         SqlWriter(context(), SqlSink("postgresql://user:secret@host:54x2/db", "t", ("k",)))
     assert "secret" not in str(raised.value)
@@ -482,7 +482,7 @@ def test_a_missing_driver_is_reported_with_how_to_install_it(monkeypatch: pytest
         SqlWriter(context(), SqlSink("postgresql://user:secret@host/db", "t", ("k",)))
 
 
-def test_another_driver_is_refused_with_what_to_write() -> None:
+def test_another_driver_is_refused_with_the_right_spelling() -> None:
     with pytest.raises(UserError, match=r"postgresql\+psycopg2:// is not supported; write postgresql://"):
         SqlWriter(context(), SqlSink("postgresql+psycopg2://user:secret@host/db", "t", ("k",)))
 

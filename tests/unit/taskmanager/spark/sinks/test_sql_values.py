@@ -97,7 +97,7 @@ def test_decimal_keys_that_are_one_double_are_two_rows(tmp_path: Path) -> None:
     assert rows == [(format(key, "f"), n) for n, key in enumerate(keys, 1)]
 
 
-def test_nan_is_no_null_and_may_be_a_key(tmp_path: Path) -> None:
+def test_nan_is_not_null_and_may_be_a_key(tmp_path: Path) -> None:
     table = pa.table({"k": [math.nan, 1.5, -0.0, 0.0], "v": [1.0, math.nan, 2.0, 3.0]})
     for number in (1, 2):  # the second upsert finds the first one's keys
         written(f"sqlite:///{tmp_path}/db", table, number)

@@ -82,7 +82,7 @@ def _invalid() -> pa.Array:
         pa.MapArray.from_arrays([0, 2], pa.array(["a", "b"]), _invalid()[:2]),
     ],
 )
-def test_text_that_is_not_utf8_is_refused_by_column_however_deep(column: pa.Array) -> None:
+def test_text_that_is_not_utf8_is_refused_by_column_at_any_depth(column: pa.Array) -> None:
     with pytest.raises(DataError, match="operator 'o': column 'c' has text that is not UTF-8"):
         require_valid(pa.table({"c": column}), "operator 'o'")
 

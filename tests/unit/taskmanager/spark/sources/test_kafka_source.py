@@ -76,7 +76,7 @@ def values(table: pa.Table) -> list[bytes]:
     return sorted(table.column("value").to_pylist())
 
 
-def test_a_bounded_source_reads_what_is_there_and_ends(kafka: KafkaBroker, make: Make) -> None:
+def test_a_bounded_source_reads_the_existing_input_and_ends(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     splits, complete = discover(source(kafka, topic, bounded=True), (), WHERE)
     assert complete
@@ -94,7 +94,7 @@ def test_a_bounded_source_reads_what_is_there_and_ends(kafka: KafkaBroker, make:
     assert first["timestamp"].null_count == 0
 
 
-def test_every_offset_can_be_gone_back_to(kafka: KafkaBroker, make: Make) -> None:
+def test_every_offset_can_be_restored(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     whole = [b"0-%d" % n for n in range(20)]
     choice = random.Random(1)
@@ -103,7 +103,7 @@ def test_every_offset_can_be_gone_back_to(kafka: KafkaBroker, make: Make) -> Non
         assert table["value"].to_pylist() == whole[start:], start
 
 
-def test_offsets_cover_exactly_what_was_read(kafka: KafkaBroker, make: Make) -> None:
+def test_offsets_cover_exactly_the_records_read(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka, 3_000)
     first = make(topic, (SplitState(f"{topic}/0", 0, -1),), complete=False)
     table = read(first, budget_bytes=1, until=1)
@@ -115,7 +115,7 @@ def test_offsets_cover_exactly_what_was_read(kafka: KafkaBroker, make: Make) -> 
     assert both["offset"].to_pylist() == list(range(3_000))
 
 
-def test_an_unbounded_source_goes_on_with_what_comes(kafka: KafkaBroker, make: Make) -> None:
+def test_an_unbounded_source_continues_with_new_lines(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     splits, complete = discover(source(kafka, topic), (), WHERE)
     assert not complete
@@ -206,7 +206,7 @@ def test_a_recreated_topic_ends_the_job_too(kafka: KafkaBroker, make: Make) -> N
         read(make(topic, (SplitState(f"{topic}/1", 500, -1),)), until=1)
 
 
-def test_by_split_a_batch_holds_one_split_and_tells_its_end(kafka: KafkaBroker, make: Make) -> None:
+def test_by_split_a_batch_holds_one_split_and_reports_its_end(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     splits, _ = discover(source(kafka, topic, bounded=True), (), WHERE)
     reader = make(topic, splits, by_split=True)
@@ -238,7 +238,7 @@ def test_a_partition_that_was_read_to_its_end_has_no_backlog(kafka: KafkaBroker,
     assert reader.backlog(0) == set()
 
 
-def test_a_split_that_comes_twice_goes_on_where_it_is(kafka: KafkaBroker, make: Make) -> None:
+def test_a_split_assigned_twice_continues_at_its_offset(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     split = SplitState(f"{topic}/0", 0, 20)
     reader = make(topic, (split,), complete=False)
@@ -247,7 +247,7 @@ def test_a_split_that_comes_twice_goes_on_where_it_is(kafka: KafkaBroker, make: 
     assert values(read(reader)) == [b"1-%d" % n for n in range(15, 20)]
 
 
-def test_a_topic_that_is_not_there_is_the_authors_and_one_that_has_gone_a_fault(kafka: KafkaBroker) -> None:
+def test_a_missing_topic_is_the_authors_error_and_a_vanished_one_a_fault(kafka: KafkaBroker) -> None:
     missing = source(kafka, f"never-{kafka.topic()}", bounded=True)
     with pytest.raises(UserError, match=r"Kafka has no topic never-\S+; create it first"):
         discover(missing, (), WHERE)
@@ -295,7 +295,7 @@ def test_wrong_options_are_the_authors_and_passwords_are_not_shown(monkeypatch: 
     assert "tell-me-all" not in str(caught.value)
 
 
-def test_without_the_package_a_job_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_a_job_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[kafka\]'"):
         discover(KafkaSource("h:9", ("t",)), (), WHERE)

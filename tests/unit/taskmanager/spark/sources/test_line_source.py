@@ -58,7 +58,7 @@ def test_the_end_is_reached_only_when_no_split_will_come(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
-def test_a_restored_source_goes_on_where_it_was(tmp_path: Path, stop_after: int) -> None:
+def test_a_restored_source_continues_at_its_offset(tmp_path: Path, stop_after: int) -> None:
     (tmp_path / "a").write_text("1\n22\n333\n")
     (tmp_path / "b").write_text("4444\n55555\n")
     first = opened(text(tmp_path))
@@ -77,7 +77,7 @@ def test_rows_are_counted_and_many_small_files_make_one_batch(tmp_path: Path) ->
     assert (batch.rows, len(batch.content), batch.full) == (50, 50, False)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfx\ny\n")
     assert read_all(opened(text(tmp_path))) == b"x\ny\n"
 
@@ -116,7 +116,7 @@ def test_continuous_reading_never_ends_and_finds_new_files(tmp_path: Path) -> No
     assert read_all(reader) == b"y\n"
 
 
-def test_a_file_that_was_read_may_go_but_one_that_was_not_may_not(tmp_path: Path) -> None:
+def test_a_read_file_may_be_removed_and_an_unread_one_may_not(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("x\n")
     reader = opened(text(tmp_path, continuous=True))
@@ -145,7 +145,7 @@ def test_an_empty_file_that_is_deleted_after_discovery_is_no_error(tmp_path: Pat
     assert isinstance(restored.read(10, 0), Idle if continuous else Exhausted)
 
 
-def test_a_growing_file_that_goes_before_what_was_seen_is_read_is_an_error(tmp_path: Path) -> None:
+def test_a_growing_file_that_vanishes_before_it_is_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\ny\n")
     (tmp_path / "b").write_text("x\ny\n")
     reader = opened(text(tmp_path, continuous=True))
@@ -288,7 +288,7 @@ def test_blank_lines_and_comments_may_stand_in_front_of_a_header(tmp_path: Path,
     assert read_all(reader, budget) == b"1,x\n"
 
 
-def test_discovery_leaves_hidden_files_out_and_goes_into_folders(tmp_path: Path) -> None:
+def test_discovery_skips_hidden_files_and_descends_into_folders(tmp_path: Path) -> None:
     for name in ("a.txt", "b.log", ".hidden", "_SUCCESS", "sub/c.txt", "_tmp/d.txt", "sub/.x/e.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("x\n")
@@ -335,7 +335,7 @@ def test_a_folder_that_cannot_be_listed_now_is_a_fault_and_a_wrong_one_is_the_au
         discover(source, known)
 
 
-def test_a_continuous_path_that_was_there_and_is_gone_is_a_fault(tmp_path: Path) -> None:
+def test_a_continuous_path_that_has_vanished_is_a_fault(tmp_path: Path) -> None:
     source = text(tmp_path / "gone", continuous=True)
     with pytest.raises(UserError, match="gone does not exist"):
         discover(source, ())

@@ -45,7 +45,7 @@ def test_parquet_rows_once_across_row_groups_and_files(tmp_path: Path, budget: i
     assert source.splits() == (SplitState("a.parquet", 10, 10), SplitState("b.parquet", 3, 3))
 
 
-def test_parquet_goes_on_in_the_middle_of_a_row_group(tmp_path: Path) -> None:
+def test_parquet_continues_in_the_middle_of_a_row_group(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": list(range(10))}), tmp_path / "a.parquet", row_group_size=4)
     source = ParquetSource(parquet(tmp_path), None)
     source.spec()
@@ -88,7 +88,7 @@ TYPES: list[tuple[pa.Array, pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("column", "expected"), TYPES, ids=[str(type_[0].type) for type_ in TYPES])
-def test_parquet_types_that_only_arrow_has_are_widened_however_deep(
+def test_parquet_types_that_only_arrow_has_are_widened_at_any_depth(
     tmp_path: Path, column: pa.Array, expected: pa.DataType
 ) -> None:
     pq.write_table(pa.table({"c": column}), tmp_path / "a.parquet")
@@ -127,7 +127,7 @@ def test_parquet_types_that_spark_does_not_have_are_refused_with_file_and_column
     assert batch.content.to_pylist() == [{"d": 1}]
 
 
-def test_int96_is_an_instant_in_every_year_and_however_deep(tmp_path: Path) -> None:
+def test_int96_is_an_instant_in_every_year_at_any_depth(tmp_path: Path) -> None:
     moments = [-62_135_596_800_000_000, 0, 253_402_300_799_999_999]
     instants = pa.array(moments, pa.int64()).cast(pa.timestamp("us"))
     table = pa.table({"t": instants, "a": pa.ListArray.from_arrays([0, 1, 2, 3], instants)})
@@ -218,7 +218,7 @@ def test_a_parquet_file_that_the_author_must_fix_is_named(tmp_path: Path, kind: 
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "i/o error"), TimeoutError("timed out"), OSError("AWS Error NETWORK_CONNECTION")]
 )
-def test_a_storage_that_fails_is_no_error_of_the_author(tmp_path: Path, error: OSError) -> None:
+def test_storage_that_fails_is_not_the_authors_error(tmp_path: Path, error: OSError) -> None:
     source = opening(tmp_path)
     broken(source, error)
     with pytest.raises(SourceUnavailable, match=str(error.args[-1])) as caught:
@@ -350,7 +350,7 @@ def test_a_rate_that_no_clock_can_keep_breaks_nothing(rate: float) -> None:
     assert isinstance(source.read(1_000, 0), Reading if rate > 1 else Idle)
 
 
-def test_a_slow_rate_still_comes() -> None:
+def test_a_slow_rate_still_produces_rows() -> None:
     source = RangeSource(GeneratorSource(rows_per_second=2))
     source.assign((SplitState("0", 0, 3),), complete=True)
     wait = source.read(10**6, 0)

@@ -131,7 +131,7 @@ def test_input_without_line_ends_is_an_error_of_the_author(
         read(source, 1000)
 
 
-def test_a_server_that_is_not_there_is_a_fault_in_one_sentence(server: Server) -> None:
+def test_a_missing_server_is_a_fault_in_one_sentence(server: Server) -> None:
     server.close()
     with pytest.raises(Unavailable, match=r"the connection to 127\.0\.0\.1:\d+ cannot be made: .*refused") as caught:
         reader(server.port).read(1000, 0)
@@ -148,7 +148,7 @@ def test_a_connection_that_breaks_is_a_fault(source: SocketReader, server: Serve
         read(source)
 
 
-def test_a_new_attempt_goes_on_counting_and_reads_what_comes_from_now_on(server: Server) -> None:
+def test_a_new_attempt_continues_counting_and_reads_new_lines(server: Server) -> None:
     """At most once: what the old attempt had received is gone with it, and nothing comes twice."""
     first = reader(server.port)
     first.read(1000, 0)

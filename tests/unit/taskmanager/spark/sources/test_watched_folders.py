@@ -47,7 +47,7 @@ def test_a_folder_in_which_nothing_has_changed_is_not_read_again(tmp_path: Path)
     assert watch.folders_read == reads + 1, "the other folder has not changed"
 
 
-def test_a_file_that_comes_late_with_an_older_time_is_found(tmp_path: Path) -> None:
+def test_a_late_file_with_an_older_time_is_found(tmp_path: Path) -> None:
     watch, known = FolderWatch(str(tmp_path)), set[str]()
     (tmp_path / "b.txt").touch()
     assert looked(watch, known, LATER_NS) == ["b.txt"]
@@ -57,7 +57,7 @@ def test_a_file_that_comes_late_with_an_older_time_is_found(tmp_path: Path) -> N
     assert looked(watch, known, LATER_NS + 2) == ["a.txt"]
 
 
-def test_what_is_not_taken_is_found_again(tmp_path: Path) -> None:
+def test_files_not_taken_are_found_again(tmp_path: Path) -> None:
     """A Parquet file without a footer is skipped until it is complete, which changes no folder's time."""
     (tmp_path / "a").touch()
     watch = FolderWatch(str(tmp_path))
@@ -88,7 +88,7 @@ def test_a_time_that_was_put_back_hides_a_file_no_longer_than_until_the_next_ful
     assert looked(watch, known, 0) == ["b"], "the clock was put back"
 
 
-def test_folders_that_go_and_hidden_names(tmp_path: Path) -> None:
+def test_removed_folders_and_hidden_names(tmp_path: Path) -> None:
     for name in ("gone", ".hidden", "_staging", "kept"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").touch()
@@ -166,7 +166,7 @@ def test_a_file_that_grows_is_looked_at_in_each_poll_again() -> None:
     assert growth.due(551_000) == ["a"]
 
 
-def test_a_file_that_was_quiet_before_the_attempt_is_looked_at_once_and_then_seldom() -> None:
+def test_a_file_quiet_before_the_attempt_is_checked_once_and_then_rarely() -> None:
     growth = Growth(1000)
     growth.add("a")
     growth.add("b")
@@ -178,7 +178,7 @@ def test_a_file_that_was_quiet_before_the_attempt_is_looked_at_once_and_then_sel
     assert growth.due(360_000) == ["a"]
 
 
-def test_files_that_came_together_are_not_looked_at_together_for_ever() -> None:
+def test_files_that_arrived_together_are_not_polled_together_forever() -> None:
     growth, most = Growth(1000), 0
     for number in range(2000):
         growth.add(f"{number}")

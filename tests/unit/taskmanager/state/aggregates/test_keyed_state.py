@@ -127,7 +127,7 @@ def test_two_key_columns() -> None:
     assert state.merge(rows).changed.column("n").to_pylist() == [2, 4, 6]
 
 
-def test_a_key_twice_in_one_batch_counts_twice_and_comes_out_once() -> None:
+def test_a_key_twice_in_one_batch_counts_twice_and_is_emitted_once() -> None:
     state = state_of(SUM, pa.int64())
     merged = state.merge(partial(state, ["x", "y", "x", "x"], [1, 10, 2, 3]))
     assert outputs(merged.changed) == {"x": 6, "y": 10}
@@ -227,7 +227,7 @@ def test_state_of_another_aggregate_is_refused() -> None:
         state_file.read(data, "file-name", signature=other, max_parallelism=128, wanted=range(128))
 
 
-def test_bytes_that_are_no_state_name_the_file() -> None:
+def test_bytes_that_are_not_state_are_reported_with_the_file() -> None:
     with pytest.raises(StateUnreadable, match="file-name"):
         state_file.read(pa.py_buffer(b"junk"), "file-name", signature="", max_parallelism=128, wanted=range(128))
 

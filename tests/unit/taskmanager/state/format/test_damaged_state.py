@@ -70,7 +70,7 @@ def test_hashes_are_whole_numbers(hashes: pa.Array) -> None:
     def take(places: np.ndarray) -> pa.RecordBatch:
         return pa.record_batch([places, hashes.take(pa.array(places))], names=["k", "__hash"])
 
-    with pytest.raises(StateUnreadable, match="its column __hash has something else than whole numbers"):
+    with pytest.raises(StateUnreadable, match="its column __hash contains other values than whole numbers"):
         read(state_file.write(np.arange(100), take, ABOUT))
 
 

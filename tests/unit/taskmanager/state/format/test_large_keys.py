@@ -56,7 +56,7 @@ def partial(places: list[int]) -> pa.Table:
     )
 
 
-def test_every_key_comes_back_and_counts_on() -> None:
+def test_every_key_is_restored_and_continues_counting() -> None:
     state = KeyedState(StoreSpec("count", OPERATOR, 128, range(128)), PARTIAL)
     state.restore(stored_parts())
     assert len(state) == PARTS * ROWS

@@ -113,7 +113,7 @@ def test_the_ends_of_the_interval_are_exact(store: Make) -> None:
 
 
 @pytest.mark.spark
-def test_state_of_before_goes_on_by_milliseconds(store: Make) -> None:
+def test_state_of_earlier_versions_continues_in_milliseconds(store: Make) -> None:
     from lockgate_taskmanager.spark.join_head import JoinHead
 
     home = store()
@@ -140,7 +140,7 @@ def test_a_row_waits_until_no_partner_can_come(store: Make) -> None:
     assert count_of(again) == 1, "of the right, whose left may still come; the left row is over"
 
 
-def test_what_can_only_find_partners_in_the_past_is_not_kept(store: Make) -> None:
+def test_rows_with_partners_only_in_the_past_are_not_kept(store: Make) -> None:
     home = store(replace(JOIN, lower_ms=-10, upper_ms=-5))
     pairs(home, RIGHT, (1, 92))
     home.advance(99)
@@ -148,7 +148,7 @@ def test_what_can_only_find_partners_in_the_past_is_not_kept(store: Make) -> Non
     assert count_of(home) == 1
 
 
-def test_the_end_of_the_input_is_no_event_time(store: Make) -> None:
+def test_the_end_of_the_input_is_not_an_event_time(store: Make) -> None:
     home = store()
     pairs(home, LEFT, (1, 100))
     home.advance(99)
@@ -171,7 +171,7 @@ def side_spec(span_ms: int) -> SideSpec:
     return JoinSpec("match", join, 8, range(8)).of(LEFT)
 
 
-def test_a_look_up_costs_by_the_candidates_and_not_by_what_waits() -> None:
+def test_the_cost_of_a_look_up_depends_on_candidates_and_not_on_waiting_rows() -> None:
     schema = pa.schema([("v", pa.int64())])
     home = JoinHeap(side_spec(span_ms=10), schema, StateBackend())
     count = 100_000
@@ -194,7 +194,7 @@ def test_forgotten_rows_give_their_place_back() -> None:
     assert sorted(pa.Table.from_batches(found).column("v").to_pylist()) == list(range(199_000, 200_000))
 
 
-def test_pieces_are_few_and_any_rows_come_in_the_order_asked_for() -> None:
+def test_pieces_are_few_and_rows_come_in_the_requested_order() -> None:
     schema = pa.schema([("v", pa.string())])
     pieces = Pieces(schema)
     for number in range(1000):
@@ -296,7 +296,7 @@ def test_an_increment_holds_the_rows_added_since_its_base_and_each_side_has_its_
     assert count_of(whole) == count_of(again)
 
 
-def test_rows_that_come_and_go_leave_increments_small() -> None:
+def test_short_lived_rows_keep_increments_small() -> None:
     """Places move together again and again, and the many that stay are in no increment for it."""
     home = incremental()
     pairs(home, LEFT, *((key, 100_000) for key in range(6_000)))

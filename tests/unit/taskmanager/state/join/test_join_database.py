@@ -95,7 +95,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_batch_reads_what_it_asks_for_and_not_what_waits(folder: JoinFolder, asked: list[int]) -> None:
+def test_a_batch_reads_only_its_keys_and_not_waiting_rows(folder: JoinFolder, asked: list[int]) -> None:
     home = fresh(folder)
     for start in range(0, 20_000, 5_000):
         pairs(home, LEFT, *((key, 1000) for key in range(start, start + 5_000)))
@@ -105,7 +105,7 @@ def test_a_batch_reads_what_it_asks_for_and_not_what_waits(folder: JoinFolder, a
 
 
 @pytest.mark.parametrize("home", HOMES)
-def test_pairs_of_a_batch_come_together_however_many_reads_find_them(folder: JoinFolder, home: str) -> None:
+def test_pairs_of_a_batch_are_emitted_together(folder: JoinFolder, home: str) -> None:
     """Each portion is a Spark job."""
     store = fresh(folder, home=home)
     pairs(store, LEFT, *((key, 1000) for key in range(6000)))
@@ -123,7 +123,7 @@ def test_pairs_are_emitted_before_they_are_too_many(folder: JoinFolder, monkeypa
     assert [pair.num_rows for pair in found] == [4096, 1904]
 
 
-def test_a_row_more_of_a_key_costs_the_same_however_many_it_has(folder: JoinFolder, asked: list[int]) -> None:
+def test_another_row_of_a_key_costs_the_same_however_many_it_has(folder: JoinFolder, asked: list[int]) -> None:
     home = fresh(folder)
     rows = rows_of(home, LEFT)
     for _ in range(50):
@@ -286,7 +286,7 @@ def test_blocks_are_turned_into_rows_a_few_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("home", HOMES)
-def test_what_was_over_for_the_one_who_stored_it_does_not_come_back(folder: JoinFolder, home: str) -> None:
+def test_rows_purged_before_a_snapshot_do_not_come_back(folder: JoinFolder, home: str) -> None:
     """One subtask had come further than another: the time of both together is the lesser one's."""
     halves = [fresh(folder, groups, home) for groups in (range(4), range(4, GROUPS))]
     keys = [next(key for key in range(100) if hash_of(key) % GROUPS in half) for half in (range(4), range(4, GROUPS))]
@@ -342,7 +342,7 @@ def test_checkpoints_of_joins_that_were_in_memory_are_taken_up(folder: JoinFolde
         assert [item.kind for item in folder.stored(ROCKSDB, again, 3)] == [StateKind.ROCKSDB_STATE] * 2
 
 
-def test_memory_does_not_read_a_database_and_says_what_to_do(folder: JoinFolder) -> None:
+def test_memory_does_not_read_a_database_and_names_the_remedy(folder: JoinFolder) -> None:
     home = fresh(folder)
     pairs(home, LEFT, (1, 100))
     states = folder.stored(ROCKSDB, home, 1)

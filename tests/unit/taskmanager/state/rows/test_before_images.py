@@ -62,7 +62,7 @@ def test_the_oldest_layer_from_the_base_on_has_the_last_word() -> None:
     assert before.values.tolist() == [LARGE + b"%d" % row for row in (1, 2, 3)]
 
 
-def test_a_base_that_was_let_go_is_not_known() -> None:
+def test_a_released_base_is_unknown() -> None:
     values = Values()
     values.set(dict.fromkeys(range(ROWS), LARGE))
     values.freeze(0)
@@ -103,7 +103,7 @@ steps = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=40))
-def test_the_values_of_a_base_are_those_it_had(plan: list[tuple[Any, ...]]) -> None:
+def test_the_values_of_a_base_are_unchanged(plan: list[tuple[Any, ...]]) -> None:
     values = Values()
     base = 0
     for name, *given_ in plan:

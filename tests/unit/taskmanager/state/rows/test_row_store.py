@@ -11,7 +11,7 @@ SPEC = RowSpec("pages", "process", ("Id",), 128, range(128))
 BEFORE = pa.schema([("Id", pa.int64()), ("word", pa.string())], {"lockgate.states": "{}"})
 
 
-def test_other_columns_may_change_and_what_was_noted_stays() -> None:
+def test_other_columns_may_change_and_states_stay() -> None:
     now = pa.schema([("more", pa.int32()), ("Id", pa.int64())])
     assert adopted(SPEC, BEFORE, now) == now
     assert adopted(SPEC, BEFORE, now).metadata == BEFORE.metadata

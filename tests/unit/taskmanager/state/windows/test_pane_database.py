@@ -182,7 +182,7 @@ def test_a_session_that_was_kept_longer_before_takes_no_record_in(
 
 @pytest.mark.parametrize("backend", [StateBackend(), StateBackend(RocksdbBackend(memory_bytes=16 << 20))])
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10)])
-def test_event_time_does_not_look_at_windows_that_have_fired_however_many_are_kept(
+def test_event_time_does_not_visit_fired_windows_however_many_are_kept(
     stores: Maker, tmp_path: Path, backend: StateBackend, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = StoreFactory(backend, ScratchFolder(tmp_path / "other", "state-")).fresh(

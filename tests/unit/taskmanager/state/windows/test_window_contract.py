@@ -158,7 +158,7 @@ def test_every_backend_reads_every_backends_savepoints_of_windows(
 
 @pytest.mark.parametrize("groups", [[range(GROUPS)], [range(7), range(7, GROUPS)]])
 @pytest.mark.parametrize("kind", KINDS)
-def test_windows_that_were_in_memory_before_go_on_in_a_database(tmp_path: Path, kind: str, groups: list[range]) -> None:
+def test_windows_formerly_in_memory_continue_in_a_database(tmp_path: Path, kind: str, groups: list[range]) -> None:
     """Checkpoints of earlier versions, which left windows in memory beside rocksdb: a full file and increments."""
     old, new = (
         TestingBackend(BACKENDS["filesystem, incremental"], tmp_path),

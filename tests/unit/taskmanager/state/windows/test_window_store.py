@@ -100,7 +100,7 @@ def test_windows_that_have_not_fired_continue_in_the_new_owner_of_their_key_grou
 
 
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
-def test_state_of_a_drained_job_takes_what_comes_later(kind: Any) -> None:
+def test_state_of_a_drained_job_accepts_later_records(kind: Any) -> None:
     """The end of the input fires everything, and is no time that a job which goes on could be late for."""
     before = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     assert isinstance(before, WindowState)
@@ -132,7 +132,7 @@ def rows_in(handle: StateHandle) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
-def test_an_increment_holds_what_has_changed_since_its_base(kind: Any) -> None:
+def test_an_increment_holds_the_changes_since_its_base(kind: Any) -> None:
     store: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     store.merge(partial(*((key, 100) for key in range(600))))
     first = stored(store)
@@ -157,7 +157,7 @@ def test_an_increment_holds_what_has_changed_since_its_base(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
-def test_a_restored_chain_is_what_the_subtask_had_and_is_built_on(kind: Any) -> None:
+def test_a_restored_chain_is_complete_and_built_on(kind: Any) -> None:
     before: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     before.merge(partial(*((key, 100) for key in range(600)), (1, 10), (1040, 10)))
     base = stored(before)
@@ -219,7 +219,7 @@ def test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [TumblingWindow(10), SlidingWindow(20, 10), SessionWindow(10)])
-def test_windows_that_come_and_go_leave_increments_small(kind: Any) -> None:
+def test_short_lived_windows_keep_increments_small(kind: Any) -> None:
     """Places move together again and again, and the many that stay are in no increment for it."""
     store: Any = MAKER.fresh(spec(kind), partial((1, 0)).schema)
     store.merge(partial(*((key, 10_000) for key in range(6_000))))
@@ -246,7 +246,7 @@ def test_increments_of_windows_are_made_where_the_job_wants_them(full_every: int
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(-7, 7), st.integers(0, 9), st.integers(-60, 60))
-def test_one_time_decides_what_has_expired(size: int, slide: int, offset: int, lateness: int, watermark: int) -> None:
+def test_one_bound_decides_about_expiry(size: int, slide: int, offset: int, lateness: int, watermark: int) -> None:
     shape = WindowShape(size, min(slide, size), offset, lateness)
     panes = np.arange(-99, 99)
     assert ((panes <= shape.expired_until(watermark)) == shape.is_expired(panes, watermark)).all()

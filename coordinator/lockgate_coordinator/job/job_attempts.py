@@ -61,7 +61,7 @@ _RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
 """How long a new leader waits for the task managers of the last attempt to register; longer if it may go on there."""
 
 
-class Attempts:
+class JobAttempts:
     """The attempts of one job under one leader."""
 
     def __init__(self, record: JobRecord, graph: JobGraph, token: int) -> None:
@@ -148,7 +148,7 @@ class Attempts:
     def adoption_event(self) -> list[Emit]:
         """Says that the attempt that has just begun was adopted, or why not; nothing where that was not wanted."""
         if self.current is not None and self.current.is_adopted:
-            return [self.event(JobEventKind.ATTEMPT_ADOPTED, f"attempt {self.number} goes on: nothing is restarted")]
+            return [self.event(JobEventKind.ATTEMPT_ADOPTED, f"attempt {self.number} continues: nothing is restarted")]
         text = f"another attempt begins: {self._not_adopted}"
         return [self.event(JobEventKind.ATTEMPT_NOT_ADOPTED, text)] if self._not_adopted else []
 
@@ -288,6 +288,6 @@ class Attempts:
 
 def _ahead(operator: OperatorStatus) -> str:
     return (
-        f"the first {operator.records_ahead} records of '{operator.name}' lie further ahead of the clock than "
-        f"max_ahead allows: they are processed, but do not move event time"
+        f"the first {operator.records_ahead} records of '{operator.name}' are further ahead of the clock than "
+        f"max_ahead allows: they are processed, but do not advance event time"
     )
