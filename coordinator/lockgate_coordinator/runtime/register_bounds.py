@@ -9,6 +9,7 @@ import re
 
 from lockgate_common.settings import MAX_SLOTS
 from lockgate_proto.messages import AttemptId, Register
+from lockgate_proto.release import MAX_VERSION_CHARS
 
 from lockgate_coordinator.graph.bounds import quoted
 
@@ -31,6 +32,8 @@ def register_problem(task_manager_id: str, register: Register) -> str:
         return f"task manager {task_manager_id} needs an exchange host:port, not {quoted(register.exchange_address)}"
     if len(register.incarnation) > 64:
         return f"task manager {task_manager_id} says that it is {quoted(register.incarnation)}: 64 characters at most"
+    if register.release is not None and len(register.release.version) > MAX_VERSION_CHARS:
+        return f"task manager {task_manager_id} says that its version is {quoted(register.release.version)}"
     if len(register.running) > MAX_RUNNING:
         count = len(register.running)
         return f"task manager {task_manager_id} says that it runs {count} attempts: the limit is {MAX_RUNNING}"

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     SubtaskPhase,
     SubtaskReport,
 )
+from lockgate_proto.release import own_release
 
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
@@ -101,7 +102,9 @@ class TaskManager:
 
     def _register(self) -> Register:
         running = self.deployments.running()
-        return Register(self.exchange_address, self._settings.slots, os.getpid(), running, self._incarnation)
+        return Register(
+            self.exchange_address, self._settings.slots, os.getpid(), running, self._incarnation, own_release()
+        )
 
     def _report(self, body: Any) -> None:
         self._control.send(body)
