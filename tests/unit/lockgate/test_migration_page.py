@@ -11,6 +11,8 @@ from lockgate_coordinator.graph.validate import validate
 
 from lockgate import Job
 
+pytestmark = pytest.mark.spark  # functions are pickled with PySpark
+
 PAGE = Path(__file__).resolve().parents[3] / "docs/structured-streaming.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 OURS = [text for text in EXAMPLES if "from lockgate import" in text]
@@ -27,8 +29,6 @@ def test_each_example_is_python(text: str) -> None:
 
 @pytest.mark.parametrize("text", OURS, ids=[re.findall(r'Job\("(\w+)"', text)[0] for text in OURS])
 def test_each_of_ours_makes_a_valid_job(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if "pyspark" in text:
-        pytest.importorskip("pyspark")
     made: list[Any] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Job, "submit", lambda job: made.append(job.graph()))
