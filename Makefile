@@ -4,7 +4,7 @@ VENV_PURE := .venv-pure
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker fuzz lint mutation proto benchmarks clean
+.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker fuzz lint docs mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ lint: setup ## formatting, lint, types, layering, generated code
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 	@$(PY) proto/generate.py --check
+
+docs: setup ## the docs site, into build/site; fails where a link or anchor leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 mutation: setup ## switch mechanisms off one at a time and show the test that notices
 	@$(PY) -m tests.mutation $(ARGS)

@@ -15,7 +15,7 @@ pure:
 
 # What waits for nothing takes what the parts leave in which processes have to answer in time.
 lint:
-	@scripts/part.sh lint nice -n 5 $(MAKE) lint
+	@scripts/part.sh lint nice -n 5 $(MAKE) lint docs
 
 mutants:
 	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lockgate_proto.release import newer_text
+
 
 class StoreError(Exception):
     """Base of all errors of the coordination store."""
@@ -94,3 +96,11 @@ class CorruptRecord(StoreError):
 
 class UnsealedRecord(CorruptRecord):
     """A record that was not written there by a process which knows the cluster's secret. Nothing in it is used."""
+
+
+class NewerRecord(StoreError):
+    """A record that a newer version has written. It is left as it is; a coordinator of that version can read it."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(newer_text(f"the ZooKeeper node {path}", found, known))
+        self.path = path

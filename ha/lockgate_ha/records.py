@@ -15,15 +15,17 @@ from typing import TypeVar
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, RecoveryRecord
+from lockgate_proto.release import RECORD_FORMAT, is_newer
 
-from lockgate_ha.errors import Conflict, CorruptRecord, OutcomeUnknown, StoreUnavailable
+from lockgate_ha.errors import Conflict, CorruptRecord, NewerRecord, OutcomeUnknown, StoreUnavailable
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.paths import Paths, text_of
 from lockgate_ha.store import CoordinationStore, Create, Delete, Operation, Put
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M")
+Record = AttemptRecord | CompletedCheckpoint | JobOrders | JobRecord | JobResult | RecoveryRecord
+M = TypeVar("M", AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, RecoveryRecord)
 
 _MISSING = "it is missing, although the job exists"
 _TRIES = 3  # for one write whose outcome turned out to be "not written"
@@ -54,7 +56,7 @@ class JobRecords:
     """Reads and writes the records of all jobs of one cluster. Thread-safe; keeps nothing in memory.
 
     Writes raise Fenced, Conflict, StoreUnavailable (nothing written), OutcomeUnknown, RecordTooLarge; reads raise
-    StoreUnavailable and CorruptRecord.
+    StoreUnavailable, CorruptRecord, and NewerRecord for what a newer version has written.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class JobRecords:
         self._write(grant, writes, is_there)
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Every job that is not cleaned up. One that cannot be decoded is logged and skipped."""
+        """Every job that is not cleaned up. One that cannot be read is logged and skipped."""
         names = self._store.children(self._paths.jobs)
         return tuple(self._readable(JobRecord, [self._paths.graph(text_of(name)) for name in names]))
 
@@ -255,7 +257,7 @@ class JobRecords:
         self._write(grant, [write], lambda: self._store.read(path) == data)
 
     def results(self) -> tuple[JobResult, ...]:
-        """Every retained result. One that cannot be decoded is logged and skipped."""
+        """Every retained result. One that cannot be read is logged and skipped."""
         names = self._store.children(self._paths.results)
         return tuple(self._readable(JobResult, [self._paths.result(text_of(name)) for name in names]))
 
@@ -332,9 +334,12 @@ class JobRecords:
         if data is None:
             return None
         try:
-            return decode(kind, self._store.protection.unseal(path, data))
+            found = decode(kind, self._store.protection.unseal(path, data))
         except MalformedMessage as error:
             raise CorruptRecord(path, str(error)) from error
+        if is_newer(found.format_version):
+            raise NewerRecord(path, found.format_version, RECORD_FORMAT)
+        return dataclasses.replace(found, format_version=0)  # it says how it was stored, and nothing about the job
 
     def _number(self, path: str, stored: bytes | None) -> int:
         data = b"0" if stored is None else self._store.protection.unseal(path, stored)
@@ -343,8 +348,8 @@ class JobRecords:
         except ValueError as error:
             raise CorruptRecord(path, f"{data[:40]!r} is not a number") from error
 
-    def _sealed(self, path: str, record: object) -> bytes:
-        return self._seal(path, encode(record))
+    def _sealed(self, path: str, record: Record) -> bytes:
+        return self._seal(path, encode(dataclasses.replace(record, format_version=RECORD_FORMAT)))
 
     def _seal(self, path: str, data: bytes) -> bytes:
         return self._store.protection.seal(path, data)
@@ -355,7 +360,7 @@ class JobRecords:
             for path, data in zip(some, self._store.read_all(some), strict=True):
                 try:
                     found = self._decoded(kind, path, data)
-                except CorruptRecord as error:
+                except (CorruptRecord, NewerRecord) as error:
                     logger.error("%s; this job is skipped", error)
                     continue
                 if found is not None:

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lockgate_proto import messages
+from lockgate_proto.release import own_version
 from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2, story_pb2
 from lockgate_proto.wire import is_within
 
@@ -26,10 +28,15 @@ M = TypeVar("M")
 _MODULES = (failure_pb2, story_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
 _PARTS_AN_ELEMENT, _OWN_PARTS = 4, 100  # messages and texts of an element of a repeated field, and of the rest
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
+_EXACT = frozenset({messages.JobGraph, messages.SubmitRequest})  # what is not known in them must not be left out
 
 
 class MalformedMessage(ValueError):
     """The bytes are not a message of the expected type, or one with far too many elements."""
+
+
+class UnknownField(MalformedMessage):
+    """A message that has to be understood whole has a field that only a newer version knows."""
 
 
 class _Elements:
@@ -55,7 +62,7 @@ def encode(message: Any) -> bytes:
 
 
 def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
-    """Parses the bytes of one message of type `kind`. Raises MalformedMessage.
+    """Parses the bytes of one message of type `kind`. Raises MalformedMessage, for a job graph UnknownField.
 
     most: elements of repeated fields, at all depths together; None: as many as there are. Depth is bounded by protobuf.
     """
@@ -66,7 +73,30 @@ def decode(kind: type[M], data: bytes, most: int | None = None) -> M:
         pb = pb_class.FromString(data)
     except DecodeError as error:
         raise MalformedMessage(f"{len(data)} bytes are not a {kind.__name__}: {error}") from error
+    if kind in _EXACT and (problem := _unknown_field(pb)):
+        raise UnknownField(problem)
     return from_pb(kind, pb, None if most is None else _Elements(most))
+
+
+def unknown_field(kind: type[Any], data: bytes) -> str:
+    """Why bytes that `decode` takes say more than this version knows, a sentence; "" when they do not."""
+    return _unknown_field(_pb_class(kind.__name__).FromString(data))
+
+
+def _unknown_field(pb: Message) -> str:
+    unknown: Any = UnknownFieldSet(pb)
+    if len(unknown):
+        return (
+            f"{pb.DESCRIPTOR.name} has a field {unknown[0].field_number}, which Lockgate {own_version()} does not "
+            "know: a newer version has made it; use that version here, too, or make it with this one"
+        )
+    for item, value in pb.ListFields():
+        if item.message_type is None or item.message_type.GetOptions().map_entry:
+            continue
+        for part in value if item.is_repeated else (value,):
+            if problem := _unknown_field(part):
+                return problem
+    return ""
 
 
 def element_count(message: Any) -> int:

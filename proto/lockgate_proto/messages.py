@@ -457,6 +457,9 @@ class CompletedCheckpoint:
     diff_saved_bytes: int = 0
     # Ids of the TriggerSavepoint calls that this savepoint answers, repeated calls included.
     request_ids: tuple[str, ...] = ()
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +485,9 @@ class JobRecord:
     allow_unmatched_state: bool = False
     # Of the file at `restore_from` as it was accepted; empty in older records.
     restore_checksum: str = ""
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,6 +515,9 @@ class JobOrders:
     # Only of vertices whose parallelism differs from the submitted one.
     parallelism: tuple[VertexParallelism, ...] = ()
     stop: StopOrder | None = None
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,6 +534,9 @@ class AttemptRecord:
     moves: tuple[StragglerMove, ...] = ()
     # The newest ones, oldest first; a new leader continues counting from them.
     failures: tuple[RecurringFailure, ...] = ()
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +562,9 @@ class RecoveryRecord:
     begun: int = 0
     # Of the leader that began the last one.
     token: int = 0
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,6 +612,9 @@ class JobResult:
     stopped_with: int = 0
     # Describes `error`, if an attempt failed.
     failure: JobFailure | None = None
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1183,6 +1201,18 @@ class CoordinatorMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Which Lockgate a process runs. Two processes fit if the revision of each is at least the other's oldest one."""
+
+    # Of the package, for people.
+    version: str = ""
+    # Of the messages of this file and of exchange.proto; raised when a change needs both sides to know it.
+    revision: int = 0
+    # The lowest revision that this process can still work with.
+    oldest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Register:
     """The first message of a task manager's stream."""
 
@@ -1196,6 +1226,8 @@ class Register:
     incarnation: str = ""
     # Of the running attempts, for a leader that may adopt them. Missing where it is too large for a message.
     progress: tuple[AttemptProgress, ...] = ()
+    # Unset: revision 1.
+    release: Release | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -660,4 +660,21 @@ MUTANTS = (
         "telling the answers to a dead leader's requests for splits apart",
         (f"{_ADOPTION}::test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again",),
     ),
+    Mutant(
+        "newer_records_believed",
+        "leaving alone what a newer version has written",
+        (
+            "tests/unit/ha/test_job_records.py::test_a_record_of_a_newer_version_is_refused_in_words_and_left_as_it_is",
+            "tests/unit/coordinator/runtime/test_takeover_reads.py::test_what_a_newer_version_has_written_holds_the_job_back_and_stays",
+        ),
+    ),
+    Mutant(
+        "unknown_fields_ignored",
+        "refusing a job graph with something that this version does not know",
+        (
+            "tests/unit/proto/test_release.py::test_a_job_graph_is_understood_whole_or_refused",
+            "tests/unit/proto/test_release.py::test_a_field_that_only_an_operator_has_is_found",
+            "tests/unit/taskmanager/runtime/test_deployments.py::test_an_attempt_with_something_that_this_version_does_not_know_is_refused",
+        ),
+    ),
 )

@@ -17,6 +17,10 @@ from lockgate_coordinator.checkpoint.handles import (
 from lockgate_coordinator.checkpoint.pending import PendingCheckpoint
 
 FORMAT_VERSION = 1
+"""Of `_metadata`, as this version writes it."""
+
+OLDEST_FORMAT = 1
+"""It reads this one and those up to FORMAT_VERSION."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from lockgate_proto.messages import (
     Vertex,
 )
 from lockgate_proto.operators import is_sink, is_source
+from lockgate_proto.release import own_version
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
-from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, CheckpointSetting
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, OLDEST_FORMAT, CheckpointSetting
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.job.events import Recovered, RecoveryFailed
 from lockgate_coordinator.job.in_flight import in_flight_misfits
@@ -58,9 +59,10 @@ def misfits(graph: JobGraph, metadata: CheckpointMetadata, *, allow_unmatched: b
     graph: normalized. State is matched by operator id, wherever the operator is now; operators without state in the
     snapshot start empty. allow_unmatched: state that matches no operator is left behind.
     """
-    if metadata.format_version != FORMAT_VERSION:
+    if not OLDEST_FORMAT <= metadata.format_version <= FORMAT_VERSION:
         return (
-            f"The snapshot has format version {metadata.format_version}, this release reads version {FORMAT_VERSION}.",
+            f"The snapshot has format {metadata.format_version}, and Lockgate {own_version()} reads {OLDEST_FORMAT} to "
+            f"{FORMAT_VERSION}: use the version that has written it.",
         )
     problems = _gaps(metadata)
     now = {operator.id: (operator, vertex) for vertex in graph.vertices for operator in vertex.operators}

@@ -22,6 +22,10 @@ class ForeignSnapshot(StorageError):
         self.file = file
 
 
+class NewerFormat(StorageError):
+    """A snapshot that a newer version has written."""
+
+
 class NeedsOperator(Exception):
     """A job can go on only after its operator has done something. The message says what."""
 

@@ -12,7 +12,7 @@ from lockgate_common.roles import OWNER
 from lockgate_common.security import Credentials, Metadata
 from lockgate_common.serving.refusals import Refused, unknown_caller
 from lockgate_common.token import authorization_of
-from lockgate_ha.errors import CorruptRecord, RecordTooLarge, StoreError
+from lockgate_ha.errors import CorruptRecord, NewerRecord, RecordTooLarge, StoreError
 from lockgate_proto.codec import MalformedMessage
 
 from lockgate_coordinator.runtime.access import is_free
@@ -88,6 +88,8 @@ def status(error: Exception, method: str) -> tuple[StatusCode, str, tuple[tuple[
             code = StatusCode.UNAVAILABLE
         case MalformedMessage() | RecordTooLarge():
             code = StatusCode.INVALID_ARGUMENT
+        case NewerRecord():
+            code = StatusCode.FAILED_PRECONDITION
         case CorruptRecord():
             code = StatusCode.DATA_LOSS
         case StoreError():

@@ -21,14 +21,15 @@ from lockgate_common.places import cluster_folder
 from lockgate_common.storage import Location
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
+from lockgate_proto.release import newer_text
 from pyarrow import fs
 
-from lockgate_coordinator.runtime.errors import ForeignSnapshot, StorageError
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, OLDEST_FORMAT
+from lockgate_coordinator.runtime.errors import ForeignSnapshot, NewerFormat, StorageError
 from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnverifiedFile, unsealed
 
 METADATA_FILE = "_metadata"
 SHARED_FOLDER = "shared"
-FORMAT_VERSION = 1
 _AT_ONCE_BYTES = 64 * 1024 * 1024  # of a file, before it is verified; metadata is rarely larger
 _MOST_BYTES = (1 << 31) - 1  # of an encoded message, and so of every file that is written here
 _ERRORS = (OSError, pa.ArrowException)
@@ -231,10 +232,10 @@ def parse_metadata(data: bytes, name: str) -> CheckpointMetadata:
         raise StorageError(f"{name} {error}") from error
     except MalformedMessage as error:
         raise StorageError(f"{name} is not checkpoint metadata: {error}") from error
-    if metadata.format_version != FORMAT_VERSION:
-        raise StorageError(
-            f"{name} has format version {metadata.format_version}; this version of Lockgate reads {FORMAT_VERSION}"
-        )
+    if metadata.format_version > FORMAT_VERSION:
+        raise NewerFormat(newer_text(name, metadata.format_version, FORMAT_VERSION))
+    if metadata.format_version < OLDEST_FORMAT:
+        raise StorageError(f"{name} has format {metadata.format_version}, which no version of Lockgate has written")
     return metadata
 
 

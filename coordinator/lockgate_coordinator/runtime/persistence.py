@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from lockgate_ha.errors import Conflict, CorruptRecord, StoreError, StoreUnavailable
+from lockgate_ha.errors import Conflict, CorruptRecord, NewerRecord, StoreError, StoreUnavailable
 from lockgate_ha.paths import Paths, text_of
 from lockgate_ha.records import FoundJob, JobRecords, RestartPoint
 from lockgate_ha.store import CoordinationStore
-from lockgate_proto.codec import MalformedMessage, decode
+from lockgate_proto.codec import MalformedMessage, UnknownField, decode
 from lockgate_proto.messages import (
     AttemptRecord,
     CheckpointMetadata,
@@ -36,7 +36,7 @@ from lockgate_coordinator.job.events import (
     ResultPersisted,
 )
 from lockgate_coordinator.runtime import faults
-from lockgate_coordinator.runtime.errors import ForeignSnapshot, NeedsOperator, StorageError
+from lockgate_coordinator.runtime.errors import ForeignSnapshot, NeedsOperator, NewerFormat, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, content_of, run_of
 from lockgate_coordinator.runtime.term_fence import SETTLE_MS, TermFence
 
@@ -77,7 +77,10 @@ class Persistence:
         return self._records.result(key)
 
     def load(self, key: str) -> FoundJob | CorruptRecord:
-        """The job's record and result, whichever exist, or the error of a corrupt one. Raises StoreUnavailable."""
+        """The job's record and result, whichever exist, or the error of a corrupt one.
+
+        Raises StoreUnavailable, NewerRecord.
+        """
         try:
             return self._records.found(key)
         except CorruptRecord as error:
@@ -105,10 +108,12 @@ class Persistence:
         return graph, self.recover(record)
 
     def graph(self, record: JobRecord) -> JobGraph:
-        """The job's graph, from the record or from the storage. Raises StorageError."""
+        """The job's graph, from the record or from the storage. Raises StorageError, NeedsOperator."""
         data = record.graph or self._files.read_graph(record.graph_pointer, record.graph_checksum)
         try:
             return decode(JobGraph, data)
+        except UnknownField as error:
+            raise _held_back(record.job_key, f"its job graph is of another version: {error}") from error
         except MalformedMessage as error:
             raise StorageError(f"the job graph of {record.job_key} is not readable: {error}") from error
 
@@ -121,6 +126,8 @@ class Persistence:
             if found.attempt is None or not found.checkpoint_id or not found.checkpoints:  # new, or something is lost
                 self._fence.read(lambda: self._records.require_whole(key))
             metadata = self._restored(record, found.checkpoints)
+        except (NewerRecord, NewerFormat) as error:
+            raise _held_back(key, str(error)) from error
         except CorruptRecord as error:
             text, retryable = f"A record in ZooKeeper is corrupt: {error}", False
             found = dataclasses.replace(found, checkpoints=found.checkpoints or self._readable_checkpoints(key))
@@ -289,3 +296,10 @@ class Persistence:
         result = dataclasses.replace(result, keep_files=True, retained=retained)
         self._fence.write(lambda: self._records.write_result(self._fence.grant, result))
         return result
+
+
+def _held_back(key: str, why: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"This coordinator cannot run the job, which is held back until one of the newer version leads: {why}. "
+        f"`lockgate release {key}` tries again; nothing of the job was changed."
+    )

@@ -9,6 +9,7 @@ import re
 
 from lockgate_common.settings import MAX_SLOTS
 from lockgate_proto.messages import AttemptId, Register
+from lockgate_proto.release import MAX_VERSION_CHARS
 
 from lockgate_coordinator.graph.bounds import quoted
 
@@ -33,6 +34,8 @@ def register_problem(task_manager_id: str, register: Register) -> str:
         return (
             f"task manager {task_manager_id} has the incarnation {quoted(register.incarnation)}: at most 64 characters"
         )
+    if register.release is not None and len(register.release.version) > MAX_VERSION_CHARS:
+        return f"task manager {task_manager_id} reports the version {quoted(register.release.version)}"
     if len(register.running) > MAX_RUNNING:
         count = len(register.running)
         return f"task manager {task_manager_id} reports {count} attempts: the limit is {MAX_RUNNING}"

@@ -30,9 +30,11 @@ from lockgate_proto.messages import (
     Heartbeat,
     Register,
     Registered,
+    Release,
     StoryRequest,
     TaskManagerMessage,
 )
+from lockgate_proto.release import own_release, release_problem
 
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor, Timer
@@ -58,6 +60,7 @@ class TaskManager:
     link: TaskManagerLink
     session: Session[ControlBody | StoryRequest]
     last_seen_ms: int
+    release: Release | None = None
     running: dict[AttemptId, AttemptProgress | None] = field(default_factory=dict)
     away: bool = False
     grace: Timer | None = None
@@ -128,6 +131,10 @@ class TaskManagers:
         if self._closed:
             registration.link.close(grpc.StatusCode.UNAVAILABLE, "this coordinator no longer leads")
             return
+        if problem := self._misfit(registration):
+            self._trouble.warning(log, registration.task_manager_id, "refused: %s", problem)
+            registration.link.close(grpc.StatusCode.INVALID_ARGUMENT, problem)
+            return
         known = self._members.get(registration.task_manager_id)
         register = registration.register
         is_same = (
@@ -143,6 +150,18 @@ class TaskManagers:
             self._admit(registration)
         else:
             self._readmit(known, registration)
+
+    def _misfit(self, registration: Registration) -> str:
+        """Why its version cannot work with this coordinator or, in the exchange, with the other task managers."""
+        name, release = f"task manager {registration.task_manager_id}", registration.register.release
+        if problem := release_problem(own_release(), "this coordinator", release, name):
+            return problem
+        others = (other for other in self.all() if other.task_manager_id != registration.task_manager_id)
+        found = (
+            release_problem(other.release or Release(), f"task manager {other.task_manager_id}", release, name)
+            for other in others
+        )
+        return next(filter(None, found), "")
 
     def _may_be_alive(self, known: TaskManager, registration: Registration) -> bool:
         """Whether two living processes may use one id. A restart shows by the same exchange or the broken stream."""
@@ -189,6 +208,7 @@ class TaskManagers:
             registration.link,
             Session(registration.acknowledged),
             monotonic_ms(),
+            register.release,
             _running(register),
         )
         self._members[fresh.task_manager_id] = fresh

@@ -232,7 +232,7 @@ class CheckpointMetadata(_message.Message):
     def __init__(self, format_version: _Optional[int] = ..., job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., token: _Optional[int] = ..., attempt: _Optional[int] = ..., triggered_unix_ms: _Optional[int] = ..., completed_unix_ms: _Optional[int] = ..., vertices: _Optional[_Iterable[_Union[VertexShape, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskState, _Mapping]]] = ..., terminal: _Optional[bool] = ..., digest: _Optional[bytes] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class CompletedCheckpoint(_message.Message):
-    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes", "request_ids")
+    __slots__ = ("checkpoint_id", "pointer", "checksum", "size_bytes", "token", "kind", "triggered_unix_ms", "duration_ms", "longest_sync_us", "longest_alignment_ms", "metadata", "incremental", "written_bytes", "unaligned", "channel_state_bytes", "diff_values", "diff_saved_bytes", "request_ids", "format_version")
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     POINTER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
@@ -251,6 +251,7 @@ class CompletedCheckpoint(_message.Message):
     DIFF_VALUES_FIELD_NUMBER: _ClassVar[int]
     DIFF_SAVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     checkpoint_id: int
     pointer: str
     checksum: str
@@ -269,10 +270,11 @@ class CompletedCheckpoint(_message.Message):
     diff_values: int
     diff_saved_bytes: int
     request_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    format_version: int
+    def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ..., request_ids: _Optional[_Iterable[str]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state", "restore_checksum")
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state", "restore_checksum", "format_version")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +287,7 @@ class JobRecord(_message.Message):
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
     RESTORE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     graph: bytes
@@ -297,7 +300,8 @@ class JobRecord(_message.Message):
     cancel_requested: bool
     allow_unmatched_state: bool
     restore_checksum: str
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ..., restore_checksum: _Optional[str] = ...) -> None: ...
+    format_version: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ..., restore_checksum: _Optional[str] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class VertexParallelism(_message.Message):
     __slots__ = ("vertex_id", "parallelism")
@@ -316,28 +320,32 @@ class StopOrder(_message.Message):
     def __init__(self, drain: _Optional[bool] = ..., after_checkpoint_id: _Optional[int] = ...) -> None: ...
 
 class JobOrders(_message.Message):
-    __slots__ = ("parallelism", "stop")
+    __slots__ = ("parallelism", "stop", "format_version")
     PARALLELISM_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     parallelism: _containers.RepeatedCompositeFieldContainer[VertexParallelism]
     stop: StopOrder
-    def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ...) -> None: ...
+    format_version: int
+    def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "format_version")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
     token: int
     restarts: int
     moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
     failures: _containers.RepeatedCompositeFieldContainer[RecurringFailure]
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ...) -> None: ...
+    format_version: int
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class RecurringFailure(_message.Message):
     __slots__ = ("vertex_id", "operator_id", "words", "restored_id", "ranges", "times")
@@ -356,12 +364,14 @@ class RecurringFailure(_message.Message):
     def __init__(self, vertex_id: _Optional[str] = ..., operator_id: _Optional[str] = ..., words: _Optional[str] = ..., restored_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[_failure_pb2.SplitRange, _Mapping]]] = ..., times: _Optional[int] = ...) -> None: ...
 
 class RecoveryRecord(_message.Message):
-    __slots__ = ("begun", "token")
+    __slots__ = ("begun", "token", "format_version")
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     begun: int
     token: int
-    def __init__(self, begun: _Optional[int] = ..., token: _Optional[int] = ...) -> None: ...
+    format_version: int
+    def __init__(self, begun: _Optional[int] = ..., token: _Optional[int] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class StragglerMove(_message.Message):
     __slots__ = ("slots", "from_task_manager", "to_task_manager", "text")
@@ -376,7 +386,7 @@ class StragglerMove(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[int]] = ..., from_task_manager: _Optional[str] = ..., to_task_manager: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from", "stopped_with", "failure")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from", "stopped_with", "failure", "format_version")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -397,6 +407,7 @@ class JobResult(_message.Message):
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
     STOPPED_WITH_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -417,7 +428,8 @@ class JobResult(_message.Message):
     restore_from: str
     stopped_with: int
     failure: _failure_pb2.JobFailure
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ...) -> None: ...
+    format_version: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us", "instance", "dashboard")

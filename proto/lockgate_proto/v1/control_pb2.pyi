@@ -137,21 +137,33 @@ class CoordinatorMessage(_message.Message):
     acknowledged: int
     def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
+class Release(_message.Message):
+    __slots__ = ("version", "revision", "oldest")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    revision: int
+    oldest: int
+    def __init__(self, version: _Optional[str] = ..., revision: _Optional[int] = ..., oldest: _Optional[int] = ...) -> None: ...
+
 class Register(_message.Message):
-    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation", "progress")
+    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation", "progress", "release")
     EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     exchange_address: str
     slots: int
     pid: int
     running: _containers.RepeatedCompositeFieldContainer[AttemptId]
     incarnation: str
     progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
-    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+    release: Release
+    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
 
 class AttemptProgress(_message.Message):
     __slots__ = ("attempt", "subtasks")

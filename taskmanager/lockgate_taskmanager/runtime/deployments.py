@@ -17,7 +17,7 @@ from typing import Any
 
 from lockgate_common.logs import about
 from lockgate_common.story_log import Outside
-from lockgate_proto.codec import MalformedMessage
+from lockgate_proto.codec import MalformedMessage, unknown_field
 from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import (
     AssignSplits,
@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
     DrainSources,
     FailureCause,
     JobGraph,
+    Layout,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitsDiscovered,
@@ -244,6 +245,10 @@ class Deployments:
         if not self._admit(attempt, event_id):
             return
         deployed = DeployedAttempt(attempt, wiring.graph, wiring.here, self._factory.interrupt_user_code)
+        if problem := unknown_field(Layout, deploy.layout):
+            log.error("attempt %d of %s is refused: %s", attempt.attempt, attempt.job_key, problem)
+            self._refuse(deployed, wiring.here, problem, event_id)
+            return
         try:
             self._wire(deployed, deploy, wiring, event_id)
         except Exception as error:

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     SubtaskPhase,
     SubtaskReport,
 )
+from lockgate_proto.release import own_release
 
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
@@ -102,7 +103,7 @@ class TaskManager:
     def _register(self) -> Register:
         running, progress = self.deployments.running(), self.deployments.progress()
         slots, pid = self._settings.slots, os.getpid()
-        return Register(self.exchange_address, slots, pid, running, self._incarnation, progress)
+        return Register(self.exchange_address, slots, pid, running, self._incarnation, progress, own_release())
 
     def _report(self, body: Any) -> None:
         self._control.send(body)

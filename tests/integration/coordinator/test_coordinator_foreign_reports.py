@@ -76,6 +76,7 @@ def test_a_subtask_outside_the_attempt_has_no_effect(
         ("tm", {"exchange_address": "host:65536"}, "exchange host:port"),
         ("tm", {"exchange_address": "h" * 10_000 + ":1"}, "exchange host:port"),
         ("tm", {"exchange_address": "a\nb:1"}, "exchange host:port"),
+        ("tm", {"release": m.Release("9" * 10_000)}, "reports the version '999"),
         ("tm", {"running": (m.AttemptId("", "r", 1),)}, "an invalid attempt"),
         ("tm", {"running": (m.AttemptId("j" * 129, "r", 1),)}, "an invalid attempt"),
         ("tm", {"running": (m.AttemptId("j", "r" * 129, 1),)}, "an invalid attempt"),

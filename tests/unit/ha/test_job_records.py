@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from lockgate_ha.embedded import EmbeddedZooKeeper
-from lockgate_ha.errors import Conflict, CorruptRecord, Fenced, OutcomeUnknown, StoreUnavailable
+from lockgate_ha.errors import Conflict, CorruptRecord, Fenced, NewerRecord, OutcomeUnknown, StoreUnavailable
 from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.paths import Paths, node_name, text_of
 from lockgate_ha.records import JobRecords, RestartPoint
 from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import Create, Delete, Put
+from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult
 
 JOB = JobRecord(job_key="k", run_id="r1", graph=b"graph", graph_checksum="c", submitted_unix_ms=5, token=1)
@@ -64,6 +65,28 @@ def test_a_counter_that_is_not_a_number_is_quoted_in_part(place: Place) -> None:
     with pytest.raises(CorruptRecord, match="is not a number") as caught:
         place.records.checkpoint_id("k")
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("node", ["graph", "attempt", "orders", "recovery", "result"])
+def test_a_record_of_a_newer_version_is_refused_in_words_and_left_as_it_is(place: Place, node: str) -> None:
+    place.records.submit(place.grant, JOB)
+    path = getattr(Paths("c"), node)("k")
+    newer = encode(JobOrders()) + b"\x80\x05\x02"  # of any kind: field 80 is 2
+    place.store.commit(place.grant, [Put(path, newer) if node in ("graph", "attempt") else Create(path, newer)])
+    sentence = rf"{path} has format 2, and Lockgate \S+ reads formats up to 1: a newer version has written it, so"
+    with pytest.raises(NewerRecord, match=sentence):
+        place.records.found("k") if node in ("graph", "recovery", "result") else place.records.restart_point("k")
+    assert place.records.jobs() == (() if node == "graph" else (JOB,))
+    assert place.store.read(path) == newer
+
+
+def test_records_say_their_format(place: Place) -> None:
+    place.records.submit(place.grant, JOB)
+    stored = place.store.read(Paths("c").graph("k"))
+    assert stored is not None
+    assert decode(JobRecord, stored) == dataclasses.replace(JOB, format_version=1)
+    place.store.commit(place.grant, [Put(Paths("c").graph("k"), encode(JOB))])  # before there were formats
+    assert place.records.job("k") == JOB
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id", "checkpoints"])

@@ -41,6 +41,7 @@ import pyarrow as pa
 from lockgate_common import arrow_input
 from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import KeyedAggregate
+from lockgate_proto.release import own_version
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns import pieces
@@ -141,7 +142,8 @@ def about_of(
     """The header from the metadata. Raises StateUnreadable for other state, KeyError, ValueError, pa.ArrowException."""
     if metadata.get("lockgate.format") not in formats:
         raise StateUnreadable(
-            f"the state file {where} has format {metadata.get('lockgate.format')}, expected {' or '.join(formats)}"
+            f"the state file {where} has format {metadata.get('lockgate.format')}, and Lockgate {own_version()} reads "
+            f"{' or '.join(formats)} there: use the version that has written it, or one between both"
         )
     _check(metadata, where, signature, max_parallelism)
     partial_schema = arrow_input.read_schema(base64.b64decode(metadata["lockgate.partial_schema"]))

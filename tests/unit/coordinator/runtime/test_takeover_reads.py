@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lockgate_common.checksums import checksum
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.job.events import Recovered
+from lockgate_coordinator.runtime.errors import NeedsOperator
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
@@ -20,7 +23,14 @@ from lockgate_ha.session import Node, Watcher
 from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import Operation, Put
 from lockgate_proto.codec import encode
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobGraph, JobOrders, JobRecord
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    JobGraph,
+    JobOrders,
+    JobRecord,
+)
 
 RECORD = JobRecord("job", "run", graph=encode(JobGraph("numbers")))
 
@@ -104,6 +114,28 @@ def test_a_mark_that_cannot_be_decoded_counts_nothing_and_is_replaced(successor:
     assert successor.persistence.load("job") == FoundJob(RECORD, None, 0)
     successor.persistence.note_recovery("job", 1)
     assert successor.persistence.load("job") == FoundJob(RECORD, None, 1)
+
+
+def test_what_a_newer_version_has_written_holds_the_job_back_and_stays(successor: Successor) -> None:
+    leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
+    path = Paths("default").attempt("job")
+    newer = encode(AttemptRecord(2, format_version=2))
+    leader.commit(successor.grant, [Put(path, newer)])
+    with pytest.raises(NeedsOperator, match=r"held back until .*/attempt has format 2, .* `lockgate release job`"):
+        successor.persistence.start(RECORD, fresh=False)
+    assert leader.read(path) == newer
+    future = replace(RECORD, graph=encode(JobGraph("numbers")) + b"\xc0\x3e\x01")
+    with pytest.raises(NeedsOperator, match="its job graph is of another version: JobGraph has a field 1000"):
+        successor.persistence.start(future, fresh=True)
+
+
+def test_metadata_of_a_newer_version_holds_the_job_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = encode(CheckpointMetadata(FORMAT_VERSION + 1, "job", "run", 6))
+    successor = Successor(tmp_path, monkeypatch)
+    former = successor.persistence._records
+    former.add_checkpoint(successor.grant, "job", CompletedCheckpoint(6, "file:///x", checksum(newer), metadata=newer))
+    with pytest.raises(NeedsOperator, match=r"the ZooKeeper record of checkpoint 6 has format 2, .* up to 1"):
+        successor.persistence.start(RECORD, fresh=False)
 
 
 def test_each_record_that_cannot_be_decoded_is_named(successor: Successor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import grpc
 import pytest
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
@@ -11,6 +12,7 @@ from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
 from lockgate_coordinator.runtime.workers import KeyedWorkers
 from lockgate_proto import messages as m
+from lockgate_proto.release import REVISION, own_release
 
 TOKEN = 5
 RUNS = m.AttemptId("job", "run", 1)
@@ -41,11 +43,18 @@ class TestingRegistry:
         actor, probes = Actor("never started"), KeyedWorkers("never used")
         self.registry = TaskManagers(TOKEN, settings, actor, probes, self.listener)
 
-    def connect(self, *running: m.AttemptId, acknowledged: int = 0, incarnation: str = "the first") -> TaskManagerLink:
+    def connect(
+        self,
+        *running: m.AttemptId,
+        acknowledged: int = 0,
+        incarnation: str = "the first",
+        name: str = "tm",
+        release: m.Release | None = None,
+    ) -> TaskManagerLink:
         """A process with the same address and pid each time."""
         link = TaskManagerLink("test")
-        messages = m.Register("host:1", 2, 1, running, incarnation)
-        self.registry.register(Registration("tm", messages, link, acknowledged))
+        messages = m.Register("host:1", 2, 1, running, incarnation, release)
+        self.registry.register(Registration(name, messages, link, acknowledged))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN, sequence: int = 0) -> None:
@@ -135,3 +144,32 @@ def test_a_lost_process_that_returns_gets_numbers_above_those_it_has_seen(testin
     link = testing.connect(RUNS, acknowledged=41)
     testing.registry.send("tm", cancel)
     assert read(link)[1:] == [(42, cancel)]
+
+
+def test_a_task_manager_of_a_version_that_does_not_fit_is_refused_in_words(testing: TestingRegistry) -> None:
+    link = testing.connect(release=m.Release("9.0", REVISION + 2, REVISION + 1))
+    code, reason = link.end or (None, "")
+    assert code is grpc.StatusCode.INVALID_ARGUMENT, "the task manager logs it, and tries again"
+    assert "task manager tm runs Lockgate 9.0" in reason
+    assert "upgrade this coordinator first" in reason
+    assert testing.registry.all() == ()
+
+
+def test_task_managers_that_cannot_exchange_records_are_not_registered_together(testing: TestingRegistry) -> None:
+    neighbour = m.Release("9.0", REVISION + 1, REVISION)
+    assert testing.connect(name="a", release=neighbour).end is None, "a version on either side works with this one"
+    assert testing.connect(name="b", release=own_release()).end is None
+    stranger = testing.connect(name="c", release=m.Release("9.1", REVISION + 2, REVISION + 1))
+    assert stranger.end is not None
+    assert [member.task_manager_id for member in testing.registry.all()] == ["a", "b"]
+
+
+def test_the_version_of_another_task_manager_counts_too(
+    testing: TestingRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    middle = m.Release("8.0", 2, 1)
+    monkeypatch.setattr("lockgate_coordinator.runtime.task_managers.own_release", lambda: middle)
+    assert testing.connect(name="a", release=m.Release("7.0", 1, 1)).end is None
+    _, reason = testing.connect(name="b", release=m.Release("9.0", 3, 2)).end or (None, "")
+    assert reason.startswith("task manager b runs Lockgate 9.0")
+    assert "upgrade task manager a first" in reason

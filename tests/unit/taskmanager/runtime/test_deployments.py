@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     JobGraph,
     Operator,
     Participant,
+    SubtaskReport,
     Vertex,
 )
 from lockgate_taskmanager.exchange.fencing import TokenFence
@@ -82,9 +83,9 @@ class TestingTaskManager:
         self.programs.append(IdleSource(context.subtask.attempt.attempt, self._note_open))
         return self.programs[-1]
 
-    def deploy(self, attempt: int, run: str = "run") -> None:
-        """The message of the leader, carried out when this returns."""
-        places = layout(GRAPH, Participant("tm", "unused:1"))
+    def deploy(self, attempt: int, run: str = "run", more: bytes = b"") -> None:
+        """The message of the leader, carried out when this returns. more: at the end of the layout."""
+        places = layout(GRAPH, Participant("tm", "unused:1")) + more
         self.deployments.handle(Deploy(AttemptId("job", run, attempt), layout=places))
 
     def cancel(self, attempt: int) -> None:
@@ -147,6 +148,14 @@ def test_an_attempt_of_a_later_run_of_the_job_replaces_the_former_run(manager: T
     assert manager.programs[0].is_canceled
     manager.wait_gone(1)
     assert (manager.gone(), manager.running()) == ([7], [1])
+
+
+def test_an_attempt_with_something_that_this_version_does_not_know_is_refused(manager: TestingTaskManager) -> None:
+    manager.deploy(1, more=b"\xc0\x3e\x01")
+    told = [body.error for body in manager.reports if isinstance(body, SubtaskReport)]
+    assert told
+    assert all("Layout has a field 1000, which Lockgate " in error for error in told)
+    assert (manager.gone(), manager.running(), manager.programs) == ([1], [], [])
 
 
 def test_an_older_attempt_is_refused(manager: TestingTaskManager) -> None:

@@ -59,6 +59,13 @@ def test_a_file_that_says_something_impossible_is_unreadable(name: str, text: st
         read(saying(**{name: text}))
 
 
+def test_a_file_of_another_format_is_refused_with_both_versions() -> None:
+    with pytest.raises(
+        StateUnreadable, match=r"the state file f has format 6, and Lockgate \d\S+ reads 1 or 2 or 3 or 4"
+    ):
+        read(saying(format="6"))
+
+
 @pytest.mark.parametrize("groups", [[0], list(range(7)), list(range(9))])
 def test_no_batch_is_left_out_because_its_key_group_is_not_listed(groups: list[int]) -> None:
     with pytest.raises(StateUnreadable, match="it should list 8 whole numbers"):
