@@ -53,7 +53,7 @@ class TestingRegistry:
     ) -> TaskManagerLink:
         """A process with the same address and pid each time."""
         link = TaskManagerLink("test")
-        messages = m.Register("host:1", 2, 1, running, incarnation, release)
+        messages = m.Register("host:1", 2, 1, running, incarnation, release=release)
         self.registry.register(Registration(name, messages, link, acknowledged))
         return link
 
