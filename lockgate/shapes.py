@@ -146,6 +146,7 @@ def failure_json(failure: JobFailure | None) -> Json | None:
         "read": [{"split": range_.split, "start": range_.start, "end": range_.end} for range_ in place.ranges],
         "times": failure.times,
         "attempt": failure.attempt,
+        "traceback": place.traceback,
     }
 
 

@@ -55,6 +55,8 @@ def job_text(status: JobStatus) -> str:
         lines.append(status.message)
     if status.error:
         lines.append(f"{'error' if status.state.name == 'FAILED' else 'last failure'}: {status.error}")
+    if traceback_of(status):
+        lines.append(f"`lockgate job {status.job_key} --traceback` shows the traceback of the Python code")
     if status.straggler:
         lines.append(f"straggler: {status.straggler}")
     if status.operators:
@@ -93,6 +95,21 @@ def job_text(status: JobStatus) -> str:
     ]
     lines += ["", checkpoint_line(status)]
     return printable("\n".join(lines))
+
+
+def traceback_of(status: JobStatus) -> str:
+    """Of the author's code, in the job's failure; "" without one."""
+    place = status.failure.place if status.failure is not None else None
+    return place.traceback if place is not None else ""
+
+
+def traceback_text(status: JobStatus) -> str:
+    """`lockgate job KEY --traceback`."""
+    if found := traceback_of(status):
+        return printable(found)
+    if status.failure is None and not status.error:
+        return f"job {status.job_key} has not failed"
+    return printable(f"there is no traceback for this failure: {status.error or 'no reason given'}")
 
 
 def checkpoint_line(status: JobStatus) -> str:

@@ -212,6 +212,8 @@ class FailurePlace:
     column: str = ""
     # Of a source's vertex: what it had just read.
     ranges: tuple[SplitRange, ...] = ()
+    # Of the author's code: its frames and those it called, as Python prints them. Empty where no Python code failed.
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime import faults
 from lockgate_taskmanager.runtime.effort import EffortMeter
-from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.runtime.failures import cause_of, place_of, text_of
 from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
@@ -230,7 +230,8 @@ class SubtaskTask:
             return
         if not isinstance(error, Canceled | ChannelClosed):
             log.info("%s failed", self._name, exc_info=error)
-        self._handle(on.Failed(cause_of(error), text_of(error), self._program.place() if self._program else None))
+        place = place_of(error, self._program.place() if self._program else None)
+        self._handle(on.Failed(cause_of(error), text_of(error), place))
 
     def _open(self) -> None:
         started_id = self._handle(on.Started(), self._story.last_id)

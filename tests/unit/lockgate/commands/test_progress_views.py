@@ -150,7 +150,7 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_failure_is_shown_in_its_parts() -> None:
-    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),))
+    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),), "Traceback")
     failure = m.JobFailure(m.FailureCause.DATA_ERROR, "read", 1, place, 3, 4)
     assert shapes.job_json(replace(STATUS, failure=failure))["failure"] == {
         "cause": "data_error",
@@ -161,5 +161,17 @@ def test_a_failure_is_shown_in_its_parts() -> None:
         "read": [{"split": "a.csv", "start": 0, "end": 50}],
         "times": 3,
         "attempt": 4,
+        "traceback": "Traceback",
     }
     assert shapes.job_json(STATUS)["failure"] is None
+
+
+def test_a_traceback_is_whole_on_request_and_named_where_it_is_not() -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 1'
+    failure = m.JobFailure(m.FailureCause.USER_ERROR, "read", 1, m.FailurePlace(traceback=text))
+    failed = replace(STATUS, state=m.JobState.FAILED, error="e", failure=failure)
+    assert views.traceback_text(failed) == text
+    assert "`lockgate job k --traceback` shows" in views.job_text(failed)
+    assert "--traceback" not in views.job_text(STATUS)
+    assert views.traceback_text(replace(STATUS, error="")) == "job k has not failed"
+    assert views.traceback_text(replace(failed, failure=None)) == "there is no traceback for this failure: e"
