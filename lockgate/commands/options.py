@@ -37,6 +37,11 @@ def job_argument(function: F) -> F:
     return click.argument("key", shell_complete=_job_keys)(function)
 
 
+def optional_job_argument(function: F) -> F:
+    """The same, which may be left out."""
+    return click.argument("key", required=False, shell_complete=_job_keys)(function)
+
+
 def _job_keys(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
     """Keys that begin as typed, newest job first; none when no cluster answers: a shell has no place for an error."""
     from lockgate.client import Client, ClientError
