@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("lockgate.commands.status:status", "Show coordinators, task managers and slots."),
     "top": ("lockgate.commands.top:top", "Watch the cluster and its jobs."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
+    "run": ("lockgate.commands.run:run", "Preview a pipeline file on a sample, without a cluster."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
     "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
     "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
@@ -38,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("lockgate.commands.processes:prepare", "Halve the start-up time of task managers here."),
 }
 SECTIONS = {
-    "Try it": ("cluster", "demo", "drill"),
+    "Try it": ("cluster", "run", "demo", "drill"),
     "Jobs": (
         "submit",
         "jobs",
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if arguments is None and "submit" in sys.argv[1:]:
+    if arguments is None and {"submit", "run"} & set(sys.argv[1:]):
         _fix_hash_seed()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 

@@ -68,7 +68,7 @@ def submit(
             raise click.UsageError("arguments are only allowed for a pipeline file, not for a job graph")
         _submit_graph(Path(file), steering)
     else:
-        code = _submit_script(file, arguments, steering)
+        code = run_file(file, arguments, steering)
         if code:
             return code
     return _follow(steering.handles) if wait and not dry_run else 0
@@ -83,7 +83,8 @@ def _submit_graph(path: Path, steering: Steering) -> None:
     submit_graph(steering, graph, f"{slug}-{secrets.token_hex(4)}")
 
 
-def _submit_script(file: str, arguments: tuple[str, ...], steering: Steering) -> int:
+def run_file(file: str, arguments: tuple[str, ...], steering: Steering) -> int:
+    """Runs a pipeline file under `steering`; returns the code that it has exited with. Raises UserError."""
     from lockgate.commands.script import ScriptError, ScriptExit, run_script
     from lockgate.pipeline.submission import steer
 

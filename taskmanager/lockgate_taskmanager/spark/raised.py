@@ -15,7 +15,7 @@ _JAVA = "\n\tat "  # what follows the traceback in a message of Spark's
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
 _NOT_THE_AUTHORS = re.compile(
-    r"^<frozen|/(site-packages|dist-packages|python3\.\d+|pyspark\.zip|python/pyspark|lockgate_taskmanager)/"
+    r"^<frozen|/(site-packages|dist-packages|python3\.\d+|pyspark\.zip|python/pyspark|lockgate_taskmanager|lockgate/preview)/"
 )
 
 

@@ -121,6 +121,33 @@ def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureF
     assert [submission.job_key for submission in cluster.submissions] == ["k", "k"]
 
 
+def test_submit_of_a_job_without_records_says_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.pipeline.submission.SETTLE_MS", 100)
+    cluster.coordinators[0].first_updates = []
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 1); no record has reached a sink yet\n"
+
+
+@pytest.mark.parametrize(
+    ("patched", "said"),
+    [
+        ("lockgate.client.Client.submit", "job k may be submitted or not: `lockgate job k` tells; --key k submits it"),
+        ("lockgate.client.JobHandle.watch", "job k is submitted, and goes on without this command; `lockgate watch k`"),
+    ],
+)
+def test_an_interrupted_submit_says_what_becomes_of_the_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, patched: str, said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(patched, interrupted)
+    assert run(["submit", "p.py"]) == 130
+    assert capsys.readouterr().out.startswith(said)
+
+
 def test_submit_prints_what_the_leader_warns_of(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.warnings = ("Checkpoints are at least once.",)
     assert run(["submit", "p.py"]) == 0
