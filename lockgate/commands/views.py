@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from lockgate_common.amounts import counted, size_text
 from lockgate_common.printable import printable
 from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
 
@@ -61,16 +62,22 @@ def job_text(status: JobStatus) -> str:
         lines.append(f"straggler: {status.straggler}")
     if status.operators:
         rows = [
-            (operator.operator_id, operator.name, f"{operator.records_in:,}", f"{operator.records_out:,}")
+            (
+                operator.operator_id,
+                operator.name,
+                operator.vertex_id or "-",
+                f"{operator.records_in:,}",
+                f"{operator.records_out:,}",
+            )
             for operator in status.operators
         ]
-        lines += ["", table(("OPERATOR", "NAME", "RECORDS IN", "RECORDS OUT"), rows, right=(2, 3))]
+        lines += ["", table(("OPERATOR", "NAME", "VERTEX", "RECORDS IN", "RECORDS OUT"), rows, right=(3, 4))]
     if status.subtasks:
-        rows = [
+        places = [
             (subtask.vertex_id, str(subtask.subtask), subtask.task_manager_id or "-", subtask.state)
             for subtask in status.subtasks
         ]
-        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
+        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), places, right=(1,))]
     lines += [
         f"{operator.records_late:,} records arrived too late for {operator.name}"
         for operator in status.operators
@@ -121,9 +128,9 @@ def checkpoint_line(status: JobStatus) -> str:
     last = status.last_checkpoint
     if last is None:
         return f"checkpoints: none yet ({counts})"
-    in_flight = f", {size(last.channel_state_bytes)} of it in flight" if last.unaligned else ""
+    in_flight = f", {size_text(last.channel_state_bytes)} of it in flight" if last.unaligned else ""
     return (
-        f"last checkpoint {last.checkpoint_id}: {size(last.size_bytes)}{in_flight}, {last.duration_ms} ms "
+        f"last checkpoint {last.checkpoint_id}: {size_text(last.size_bytes)}{in_flight}, {last.duration_ms} ms "
         f"(sync {last.longest_sync_us / 1000:.1f} ms, alignment {last.longest_alignment_ms} ms); {counts}"
     )
 
@@ -139,8 +146,8 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
             state_kind(checkpoint),
             clock(checkpoint.triggered_unix_ms),
             f"{checkpoint.duration_ms} ms",
-            size(checkpoint.size_bytes),
-            size(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
+            size_text(checkpoint.size_bytes),
+            size_text(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
             checkpoint.pointer,
         )
         for checkpoint in checkpoints
@@ -165,22 +172,12 @@ def progress_text(status: JobStatus) -> str:
         parts.append(f"{status.operators[-1].records_in:,} into {status.operators[-1].name}")
     if status.last_checkpoint is not None:
         last = status.last_checkpoint
-        parts.append(f"checkpoint {last.checkpoint_id} ({last.duration_ms} ms, {size(last.size_bytes)})")
+        parts.append(f"checkpoint {last.checkpoint_id} ({last.duration_ms} ms, {size_text(last.size_bytes)})")
     if status.restarts:
-        parts.append(f"{status.restarts} restarts")
+        parts.append(counted(status.restarts, "restart"))
     if status.message:
         parts.append(status.message)
     return printable(", ".join(parts))
-
-
-def size(count: int) -> str:
-    """Bytes in readable form."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def clock(unix_ms: int) -> str:

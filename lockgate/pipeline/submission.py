@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus
+from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus, SubmitResponse
 
 from lockgate.client import TERMINAL, Client, ClusterTarget, JobFailed, JobHandle, find_cluster
 from lockgate.client.deadline import Deadline
@@ -43,14 +43,17 @@ class Steering:
 
     target: where jobs go, None prints their graphs instead; preview: what happens to a job's key and graph in place of
     both; start: replaces the file's own when it has a pointer;
-    handles: the submitted jobs; submitted: their number.
+    say: where lines about a job go; handles: the submitted jobs; answers: of the leader, one for each; submitted: their
+    number.
     """
 
     target: ClusterTarget | None
     key: str | None = None
     start: Start = Start()
     preview: Callable[[str, JobGraph], None] | None = None
+    say: Callable[[str], None] = print
     handles: list[JobHandle] = field(default_factory=list)
+    answers: list[SubmitResponse] = field(default_factory=list)
     submitted: int = 0
 
 
@@ -67,7 +70,7 @@ def submit(key: str, graph: JobGraph, cluster: str | None, wait: bool, start: St
     """Submits the graph under the job key, follows it until it runs, and prints its status."""
     steering = _Current.steering
     if steering is None:
-        handle = send(Client.connect(find_cluster(cluster)), key, graph, start, print)
+        handle, _ = send(Client.connect(find_cluster(cluster)), key, graph, start, print)
     else:
         handle = submit_graph(steering, graph, key, start)
     if wait and (steering is None or steering.target is not None):
@@ -91,8 +94,9 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
         print(graph_text(graph))
         return DryRun(chosen)
     client = Client.connect(steering.target)
-    handle = send(client, chosen, graph, _steered(steering.start, start), print)
+    handle, answer = send(client, chosen, graph, _steered(steering.start, start), steering.say)
     steering.handles.append(handle)
+    steering.answers.append(answer)
     return handle
 
 
@@ -112,7 +116,9 @@ class DryRun(JobHandle):
         raise PipelineError("there is no job: this is a dry run or a preview, which submits nothing")
 
 
-def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]) -> JobHandle:
+def send(
+    client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]
+) -> tuple[JobHandle, SubmitResponse]:
     """Submits and follows until the job runs, or START_TIMEOUT_MS has passed. Raises JobFailed when it fails."""
     try:
         response = client.submit(
@@ -137,7 +143,7 @@ def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[
     except KeyboardInterrupt:
         say(f"job {key} is submitted, and goes on without this command; {_ways_on(key)}")
         raise
-    return handle
+    return handle, response
 
 
 class _Follower:

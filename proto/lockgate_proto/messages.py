@@ -1248,6 +1248,8 @@ class SubtaskReport:
     place: FailurePlace | None = None
     # The event that caused it, see StoryLine.
     cause_id: str = ""
+    # Of a subtask that has failed: the last ones, which no heartbeat brings.
+    counters: tuple[OperatorCounters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     JobRecord,
     OperatorStatus,
     RecurringFailure,
+    SubtaskCounters,
 )
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
@@ -155,6 +156,8 @@ class Attempts:
         match event:  # the frequent ones first
             case CountersReported():
                 return self._heartbeat(event, now_ms)
+            case Reported(report) if report.counters and self.current is not None:
+                self.counters.update((SubtaskCounters(report.subtask, report.counters),), self.current.owns)
             case Committed() | Reported() | FirstRecordSeen() | SplitsFound() | Gone() | Tick():
                 pass
             case TaskManagerLost(name):  # another process under the same id is another place

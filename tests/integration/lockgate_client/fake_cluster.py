@@ -55,7 +55,7 @@ class FakeCoordinator:
         self.calls: list[str] = []
         self.watchers: list[queue.Queue[Any]] = []
         self.watched = threading.Semaphore(0)
-        self.first_updates: list[Any] = [m.JobEvent(m.JobEventKind.FIRST_RECORD, 1_000_000)]
+        self.first_updates: list[Any] = []
         self.fail: Callable[[str, grpc.ServicerContext], None] = lambda _method, _context: None
         self._stale: m.LeaderRecord | None = None
         self._server = grpc.server(ThreadPoolExecutor(16, "fake-coordinator"), options=SERVER_OPTIONS)

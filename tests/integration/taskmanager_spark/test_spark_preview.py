@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from lockgate_taskmanager.spark.engine import SparkEngine
 
@@ -73,3 +76,19 @@ def test_the_command_prints_what_each_sink_gets(tmp_path: Path, capsys: pytest.C
     file.write_text("from lockgate import Job\njob = Job('p')\njob.generate(5).select('nope').print()\njob.submit()\n")
     assert run(["run", str(file)]) == 1
     assert "unknown column 'nope'" in capsys.readouterr().err
+
+
+def test_a_lookup_join_as_documented_sees_the_table_of_its_batch(tmp_path: Path) -> None:
+    customers = pa.table({"customer_id": [1, 2], "name": ["ann", "bob"]})
+    pq.write_table(customers, tmp_path / "customers.parquet")
+    table = str(tmp_path / "customers.parquet")
+    (tmp_path / "orders.json").write_text('{"customer_id": 2}\n{"customer_id": 3}\n')
+
+    def with_names(orders: Any) -> Any:
+        return orders.join(orders.sparkSession.read.parquet(table), "customer_id", "left")
+
+    job = Job("lookup")
+    rows = job.read_json(tmp_path / "orders.json", schema="customer_id BIGINT").transform(with_names)
+    rows.print().uid("named")
+    found = preview(job)["named"]
+    assert sorted((row["customer_id"], row["name"]) for row in found) == [(2, "bob"), (3, None)]

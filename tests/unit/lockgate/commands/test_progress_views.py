@@ -32,18 +32,10 @@ STATUS = m.JobStatus(
 EVENT = m.JobEvent(m.JobEventKind.LEADER_GRANTED, 1_000_000, text="token 2")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 1024**2, "3.0 MiB"), (5 * 1024**4, "5.0 TiB")],
-)
-def test_sizes(count: int, text: str) -> None:
-    assert views.size(count) == text
-
-
 def test_one_line_of_progress() -> None:
     assert views.progress_text(STATUS) == (
         "running, attempt 2, 1,234,567 records from read_text, 99 into write_sql, checkpoint 7 "
-        "(45 ms, 3.0 MiB), 1 restarts"
+        "(45 ms, 3.0 MiB), 1 restart"
     )
 
 
