@@ -9,6 +9,7 @@ import click
 from lockgate_proto.messages import JobState
 
 from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.working import working
 
 _STATES = [state.name for state in JobState if state is not JobState.JOB_STATE_UNSPECIFIED]
 
@@ -149,7 +150,8 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
     with connect(target) as client:
         state = client.cancel(key)
         if wait:
-            state = follow(client, key, Silent()).state
+            with working(f"job {key} ends"):
+                state = follow(client, key, Silent()).state
     if as_json:
         _print_json({"key": key, "state": state.name})
     else:

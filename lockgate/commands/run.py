@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lockgate.commands.submit import run_file
+from lockgate.commands.working import working
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,8 @@ def _preview(key: str, graph: JobGraph, rows: int) -> None:
 
     click.echo(f"preview of {key} on {rows} rows of each source; Spark starts, which takes some seconds", err=True)
     try:
-        output = preview_graph(graph, rows)
+        with working(f"job {key} runs on a sample"):
+            output = preview_graph(graph, rows)
     except PreviewFailed as error:
         if error.traceback:
             click.echo(printable(error.traceback), err=True)

@@ -7,6 +7,7 @@ import json
 import click
 
 from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.working import working
 
 _timeout_option = click.option(
     "--timeout",
@@ -51,7 +52,7 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
     from lockgate import shapes
 
-    with connect(target) as client:
+    with connect(target) as client, working(f"job {key} takes a savepoint"):
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
     click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
@@ -108,7 +109,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
     from lockgate import shapes
     from lockgate.commands.progress import Silent, follow
 
-    with connect(target) as client:
+    with connect(target) as client, working(f"job {key} stops with a savepoint"):
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())
@@ -142,7 +143,8 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_jso
         for name, vertex in by_vertex(client.job(key), wanted).items():
             if name != vertex:
                 click.echo(f"{name} runs in vertex {vertex}", err=True)
-        status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
+        with working(f"job {key} takes a snapshot and starts again"):
+            status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
     if as_json:
         click.echo(json.dumps(shapes.rescaled_json(status), indent=2))
         return

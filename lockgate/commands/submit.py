@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lockgate.commands.options import find, target_options
+from lockgate.commands.working import working
 
 if TYPE_CHECKING:
     from lockgate.client import JobHandle
@@ -74,6 +75,7 @@ def submit(
         raise click.UsageError("--dry-run prints JSON already; leave out --json")
     start = Start(restore_from or "", allow_unmatched_state, trust_snapshot)
     steering = Steering(None if dry_run else find(target), key, start)
+    steering.busy = working
     if as_json:
         steering.say = partial(click.echo, err=True)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

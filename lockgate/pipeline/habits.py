@@ -41,10 +41,10 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("start", "execute", "awaitTermination"), "job.submit()"),
 }
 _KEYWORDS = {
-    "partitionBy": "files are not sorted into folders by a column: filter() the stream into one sink for each value",
-    "format": "the method names the format: write_parquet(), write_csv(), write_json()",
-    "checkpointLocation": "checkpoints are in the cluster's storage; see the arguments of Job",
-    "outputMode": "an aggregate puts out the new value of a key; a sink with a key keeps the newest",
+    "partitionBy": "Files are not sorted into folders by a column: filter() the stream into one sink for each value",
+    "format": "The method names the format: write_parquet(), write_csv(), write_json()",
+    "checkpointLocation": "Checkpoints are in the cluster's storage; see the arguments of Job",
+    "outputMode": "An aggregate puts out the new value of a key; a sink with a key keeps the newest",
 }
 _UNEXPECTED = re.compile(r"^(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 

@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus, SubmitResponse
@@ -37,14 +38,17 @@ class Start:
     trust_snapshot: bool = False
 
 
+def _quietly(_text: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass
 class Steering:
     """Settings of `lockgate submit` for the file that it runs.
 
     target: where jobs go, None prints their graphs instead; preview: what happens to a job's key and graph in place of
-    both; start: replaces the file's own when it has a pointer;
-    say: where lines about a job go; handles: the submitted jobs; answers: of the leader, one for each; submitted: their
-    number.
+    both; start: replaces the file's own when it has a pointer; say: where lines about a job go; busy: around the wait
+    for one; handles: the submitted jobs; answers: of the leader, one for each; submitted: their number.
     """
 
     target: ClusterTarget | None
@@ -52,6 +56,7 @@ class Steering:
     start: Start = Start()
     preview: Callable[[str, JobGraph], None] | None = None
     say: Callable[[str], None] = print
+    busy: Callable[[str], AbstractContextManager[None]] = _quietly
     handles: list[JobHandle] = field(default_factory=list)
     answers: list[SubmitResponse] = field(default_factory=list)
     submitted: int = 0
@@ -94,7 +99,8 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
         print(graph_text(graph))
         return DryRun(chosen)
     client = Client.connect(steering.target)
-    handle, answer = send(client, chosen, graph, _steered(steering.start, start), steering.say)
+    with steering.busy(f"job {chosen} starts"):
+        handle, answer = send(client, chosen, graph, _steered(steering.start, start), steering.say)
     steering.handles.append(handle)
     steering.answers.append(answer)
     return handle

@@ -51,7 +51,7 @@ def test_an_unknown_keyword_names_those_that_there_are() -> None:
     with pytest.raises(TypeError) as caught:
         rows().write_parquet("/out", partitionBy="day")
     problem = keyword_problem(caught.value)
-    assert problem.startswith("write_parquet() has no argument partitionBy; it takes path, shared. files are not")
+    assert problem.startswith("write_parquet() has no argument partitionBy; it takes path, shared. Files are not")
     made: Any = Job
     with pytest.raises(TypeError) as wrong:
         made("j", checkpointLocation="/c")
