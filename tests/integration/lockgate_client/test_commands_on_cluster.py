@@ -358,6 +358,16 @@ def test_submit_as_json_leaves_everything_else_to_stderr(
     assert run(["submit", "p.py", "--json", "--dry-run"]) == 2
 
 
+def test_logs_of_a_cluster_elsewhere_are_said_to_be_on_its_hosts(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.task_managers = (m.TaskManagerStatus("tm-0", "h:1", 7, 4, 1),)
+    assert run(["logs", "k"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["c-1", "c-2", "tm-0"]
+    assert "journalctl -u 'lockgate-*'" in out
+
+
 def test_a_secret_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jobs", "--secret-file", "nowhere"]) == 2
     assert "--secret-file: there is no file nowhere" in capsys.readouterr().err

@@ -116,3 +116,25 @@ def test_what_comes_later_is_read_from_where_the_log_ended(tmp_path: Path) -> No
         assert not list(log.read()), "only whole lines"
         file.write("ne\n")
     assert [record.lines for record in log.read()] == [("10:00:02.000 INFO dispatcher a: job a-1: half a line",)]
+
+
+def test_follow_shows_new_lines_and_new_logs_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCKGATE_CLUSTER", raising=False)
+    steps = iter(("coordinator-0", "coordinator-9", ""))
+
+    def between(_seconds: float) -> None:
+        if not (name := next(steps)):
+            raise KeyboardInterrupt
+        with (folder / f"{name}.log").open("a") as file:
+            file.write(f"11:00:00.000 INFO dispatcher a: job a-1: from {name}\n")
+
+    monkeypatch.setattr("lockgate.commands.logs.time.sleep", between)
+    assert run(["logs", "a-1", "--follow", "--tail", "1"]) == 130
+    assert [line.rpartition(" ")[2] for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        "coordinator-0",
+        "coordinator-9",
+    ]
