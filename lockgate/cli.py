@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("lockgate.commands.jobs:jobs", "List the jobs."),
     "job": ("lockgate.commands.jobs:job", "Show one job: state, records, last checkpoint."),
     "watch": ("lockgate.commands.jobs:watch", "Follow a job until it ends, across failovers."),
+    "logs": ("lockgate.commands.logs:logs", "Show the log lines of a local cluster, or of one job."),
     "checkpoints": ("lockgate.commands.jobs:checkpoints", "List a job's completed checkpoints."),
     "savepoint": ("lockgate.commands.savepoints:savepoint", "Take, list and dispose of savepoints."),
     "stop": ("lockgate.commands.savepoints:stop", "Stop a job with a savepoint."),
@@ -27,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("lockgate.commands.status:status", "Show coordinators, task managers and slots."),
     "top": ("lockgate.commands.top:top", "Watch the cluster and its jobs."),
     "drill": ("lockgate.commands.drill:drill", "Kill parts of a cluster under load and check the result."),
+    "run": ("lockgate.commands.run:run", "Preview a pipeline file on a sample, without a cluster."),
     "demo": ("lockgate.commands.drill:demo", "Count words, kill the leader, compare with Spark."),
     "zookeeper": ("lockgate.commands.zookeeper:zookeeper", "Run a ZooKeeper server."),
     "coordinator": ("lockgate.commands.processes:coordinator", "Run one coordinator."),
@@ -37,12 +39,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("lockgate.commands.processes:prepare", "Halve the start-up time of task managers here."),
 }
 SECTIONS = {
-    "Try it": ("cluster", "demo", "drill"),
+    "Try it": ("cluster", "run", "demo", "drill"),
     "Jobs": (
         "submit",
         "jobs",
         "job",
         "watch",
+        "logs",
         "checkpoints",
         "savepoint",
         "stop",
@@ -144,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if arguments is None and "submit" in sys.argv[1:]:
+    if arguments is None and {"submit", "run"} & set(sys.argv[1:]):
         _fix_hash_seed()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 

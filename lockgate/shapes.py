@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     LeaderRecord,
     Partitioning,
     StorageTrouble,
+    SubmitResponse,
     SubtaskStatusView,
 )
 
@@ -65,6 +66,21 @@ def summary_json(status: JobStatus) -> Json:
         "message": status.message,
         "error": status.error,
     }
+
+
+def submission_json(status: JobStatus, answer: SubmitResponse) -> Json:
+    """`lockgate submit --json`. created: False where the job was submitted before."""
+    return {
+        **summary_json(status),
+        "run_id": answer.run_id,
+        "created": answer.created,
+        "warnings": list(answer.warnings),
+    }
+
+
+def rescaled_json(status: JobStatus) -> Json:
+    """`lockgate rescale --json`. parallelism: of each vertex, as far as it runs."""
+    return {**summary_json(status), "parallelism": dict(Counter(subtask.vertex_id for subtask in status.subtasks))}
 
 
 def job_json(status: JobStatus) -> Json:
@@ -146,6 +162,7 @@ def failure_json(failure: JobFailure | None) -> Json | None:
         "read": [{"split": range_.split, "start": range_.start, "end": range_.end} for range_ in place.ranges],
         "times": failure.times,
         "attempt": failure.attempt,
+        "traceback": place.traceback,
     }
 
 

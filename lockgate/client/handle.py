@@ -64,7 +64,7 @@ class JobHandle:
         return self.client.stop(self.key, drain=drain, timeout_ms=timeout_ms)
 
     def rescale(self, parallelism: Mapping[str, int] | None = None, **vertices: int) -> JobStatus:
-        """Changes the parallelism of vertices, `rescale(counts=3)`, and waits until the job runs with it."""
+        """Changes the parallelism of operators, `rescale(counts=3)`, and waits until the job runs with it."""
         from lockgate.client.rescale import rescale
 
         return rescale(self.client, self.key, {**(parallelism or {}), **vertices})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CLUSTER_FILE = "cluster.json"
 DEFAULT_DIRECTORY = ".lockgate"
 DEFAULT_ADDRESS = "127.0.0.1:7070"
+_DEFAULT_ORIGIN = "the default address"
 _ADDRESS = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$")
 
 
@@ -32,7 +33,8 @@ class ClusterTarget:
     """A cluster to talk to.
 
     coordinators: `host:port` each, may be empty when `zookeeper` is set; zookeeper: `host:port,...` or empty; name: the
-    cluster's name in ZooKeeper; origin: the source of these settings, in messages.
+    cluster's name in ZooKeeper; origin: the source of these settings, in messages; directory: of the `lockgate cluster`
+    that it is, None for any other.
     """
 
     coordinators: tuple[str, ...]
@@ -41,6 +43,12 @@ class ClusterTarget:
     credentials: Credentials = field(default_factory=Credentials)
     origin: str = "the default"
     session_timeout_ms: int = 4000
+    directory: Path | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Nothing names a cluster."""
+        return self.origin == _DEFAULT_ORIGIN
 
 
 def find_cluster(
@@ -67,7 +75,7 @@ def find_cluster(
     elif (Path(DEFAULT_DIRECTORY) / CLUSTER_FILE).is_file():
         target, found = _read_directory(Path(DEFAULT_DIRECTORY), is_secret_named)
     else:
-        target, found = ClusterTarget((DEFAULT_ADDRESS,), origin="the default address"), {}
+        target, found = ClusterTarget((DEFAULT_ADDRESS,), origin=_DEFAULT_ORIGIN), {}
     if found:
         found["tls"] = found.get("tls", {}) | settings.tls.model_dump(exclude_unset=True)
         settings = load_settings(config, overrides | found)
@@ -132,7 +140,7 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
     if secret and not is_secret_named:
         found["security"] = {"secret_file": _known_secret(secret, path)}
     credentials = Credentials(zookeeper=zookeeper_tls)
-    return ClusterTarget(coordinators, zookeeper, credentials=credentials, origin=str(path)), found
+    return ClusterTarget(coordinators, zookeeper, credentials=credentials, origin=str(path), directory=directory), found
 
 
 def _known_secret(secret: str, path: Path) -> str:

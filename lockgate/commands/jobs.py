@@ -9,6 +9,7 @@ import click
 from lockgate_proto.messages import JobState
 
 from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.working import working
 
 _STATES = [state.name for state in JobState if state is not JobState.JOB_STATE_UNSPECIFIED]
 
@@ -55,12 +56,14 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
 @click.command()
 @job_argument
 @click.option("--story", is_flag=True, help="Its events, each with its cause.")
+@click.option("--traceback", is_flag=True, help="The traceback of the job's own Python code, whole.")
 @json_option
 @target_options
-def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
+def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | None) -> None:
     """Show one job: state, attempt, restarts, records in and out per operator, last checkpoint.
 
-    With --story: the newest events of the job in the leader and in its task managers, each below its cause.
+    With --story: the newest events of the job in the leader and in its task managers, each below its cause. With
+    --traceback: of the newest failure, if the job's Python code raised it.
 
     \b
     Examples:
@@ -72,13 +75,16 @@ def job(key: str, story: bool, as_json: bool, **target: str | None) -> None:
     from lockgate.commands import views
     from lockgate.commands.story_views import story_text
 
+    if story and traceback:
+        raise click.UsageError("choose one of --story and --traceback")
     with connect(target) as client:
         if story:
             answer = client.story(key)
             as_text, as_data = story_text(answer), shapes.story_json(answer)
         else:
             status = client.job(key)
-            as_text, as_data = views.job_text(status), shapes.job_json(status)
+            as_data = shapes.job_json(status)
+            as_text = views.traceback_text(status) if traceback else views.job_text(status)
     if as_json:
         _print_json(as_data)
     else:
@@ -144,7 +150,8 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
     with connect(target) as client:
         state = client.cancel(key)
         if wait:
-            state = follow(client, key, Silent()).state
+            with working(f"job {key} ends"):
+                state = follow(client, key, Silent()).state
     if as_json:
         _print_json({"key": key, "state": state.name})
     else:

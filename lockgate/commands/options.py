@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,6 +36,11 @@ def target_options(function: F) -> F:
 def job_argument(function: F) -> F:
     """`KEY` of a job, which a shell completes with the keys of the cluster."""
     return click.argument("key", shell_complete=_job_keys)(function)
+
+
+def optional_job_argument(function: F) -> F:
+    """The same, which may be left out."""
+    return click.argument("key", required=False, shell_complete=_job_keys)(function)
 
 
 def _job_keys(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
@@ -113,9 +119,12 @@ def spark_settings(master: str | None, options: tuple[str, ...]) -> dict[str, An
 
 
 def find(target: dict[str, str | None]) -> ClusterTarget:
-    """The cluster selected by the target options."""
+    """The cluster selected by the target options. Raises UserError."""
     from lockgate.client import find_cluster
 
+    named = target["secret_file"]
+    if named and not Path(named).expanduser().exists():
+        raise click.UsageError(f"--secret-file: there is no file {named}")
     return find_cluster(*(target[name] for name in _TARGET_NAMES))
 
 

@@ -7,6 +7,7 @@ import json
 import click
 
 from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.working import working
 
 _timeout_option = click.option(
     "--timeout",
@@ -51,7 +52,7 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
     from lockgate import shapes
 
-    with connect(target) as client:
+    with connect(target) as client, working(f"job {key} takes a savepoint"):
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
     click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
@@ -108,7 +109,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
     from lockgate import shapes
     from lockgate.commands.progress import Silent, follow
 
-    with connect(target) as client:
+    with connect(target) as client, working(f"job {key} stops with a savepoint"):
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())
@@ -117,24 +118,36 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
 
 @click.command()
 @job_argument
-@click.argument("vertices", nargs=-1, required=True, metavar="VERTEX=N...")
+@click.argument("vertices", nargs=-1, required=True, metavar="OPERATOR=N...")
 @_timeout_option
+@json_option
 @target_options
-def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, **target: str | None) -> None:
+def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_json: bool, **target: str | None) -> None:
     """Change the parallelism of a running job: take a snapshot and restart from it.
 
-    `lockgate job KEY` shows the vertices. Refused, before anything is stopped, when there are not enough slots.
+    OPERATOR is the id or name of an operator, or a vertex: the operators that are chained into one vertex have the same
+    parallelism. `lockgate job KEY` shows which operator runs in which vertex. Refused, before anything is stopped, when
+    there are not enough slots.
 
     \b
     Examples:
       lockgate rescale wordcount-1f2e3d4c counts=3
       lockgate rescale wordcount-1f2e3d4c read=4 counts=8
     """
+    from lockgate import shapes
+    from lockgate.client.rescale import by_vertex
     from lockgate.client.rescale import rescale as rescale_job
 
     wanted = dict(_vertex(vertex) for vertex in vertices)
     with connect(target) as client:
-        status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
+        for name, vertex in by_vertex(client.job(key), wanted).items():
+            if name != vertex:
+                click.echo(f"{name} runs in vertex {vertex}", err=True)
+        with working(f"job {key} takes a snapshot and starts again"):
+            status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
+    if as_json:
+        click.echo(json.dumps(shapes.rescaled_json(status), indent=2))
+        return
     counts: dict[str, int] = {}
     for subtask in status.subtasks:
         counts[subtask.vertex_id] = counts.get(subtask.vertex_id, 0) + 1
@@ -145,5 +158,5 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, **targ
 def _vertex(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition("=")
     if not name or not number.isascii() or not number.isdigit() or int(number) < 1:
-        raise click.UsageError(f"{text!r} is not VERTEX=N, such as counts=3")
+        raise click.UsageError(f"{text!r} is not OPERATOR=N, such as counts=3")
     return name, int(number)

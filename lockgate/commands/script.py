@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lockgate.errors import UserError
+from lockgate.pipeline.errors import PipelineError
 
 _OWN_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
@@ -46,6 +47,12 @@ def run_script(file: str, arguments: Sequence[str]) -> None:
         raise
     except SystemExit as error:
         _check_exit(error)
+    except TypeError as error:
+        from lockgate.pipeline.habits import keyword_problem
+
+        if problem := keyword_problem(error):
+            raise PipelineError(problem, _line_of(error, path)) from error
+        raise ScriptError(f"{file} failed\n{_own_part(error, path)}") from error
     except Exception as error:
         raise ScriptError(f"{file} failed\n{_own_part(error, path)}") from error
     finally:
@@ -64,6 +71,11 @@ def _compiled(path: str, file: str) -> types.CodeType:
         raise ScriptError(f"{file} is not valid Python\n{text}") from None
     except ValueError as error:
         raise ScriptError(f"{file} is not a Python file: {error}") from None
+
+
+def _line_of(error: BaseException, path: str) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f"{path}:{lines[-1]}" if lines else path
 
 
 def _own_part(error: BaseException, path: str) -> str:

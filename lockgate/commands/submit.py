@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
+import sys
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lockgate.commands.options import find, target_options
+from lockgate.commands.working import working
 
 if TYPE_CHECKING:
     from lockgate.client import JobHandle
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
     help="With --from: accept a snapshot that this cluster has not sealed; needs the role code.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the job graph as JSON instead; needs no cluster.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per line for each job; everything else goes to stderr."
+)
 @target_options
 def submit(
     file: str,
@@ -41,6 +49,7 @@ def submit(
     allow_unmatched_state: bool,
     trust_snapshot: bool,
     dry_run: bool,
+    as_json: bool,
     **target: str | None,
 ) -> int:
     """Submit a pipeline file, whose last line is `job.submit()`, or a job graph (.json, .pb).
@@ -57,21 +66,36 @@ def submit(
       lockgate submit wordcount.py --key nightly          # safe to repeat: one job
       lockgate submit wordcount.py --from /data/savepoint/_metadata
       lockgate submit wordcount.py --dry-run > graph.json
+      lockgate submit wordcount.py --json | jq -r .key
       lockgate submit graph.json --cluster host1:7070,host2:7070
     """
     from lockgate.pipeline.submission import Start, Steering
 
+    if as_json and dry_run:
+        raise click.UsageError("--dry-run prints JSON already; leave out --json")
     start = Start(restore_from or "", allow_unmatched_state, trust_snapshot)
     steering = Steering(None if dry_run else find(target), key, start)
-    if Path(file).suffix in (".json", ".pb"):
-        if arguments:
-            raise click.UsageError("arguments are only allowed for a pipeline file, not for a job graph")
-        _submit_graph(Path(file), steering)
-    else:
-        code = _submit_script(file, arguments, steering)
-        if code:
+    steering.busy = working
+    if as_json:
+        steering.say = partial(click.echo, err=True)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        if Path(file).suffix in (".json", ".pb"):
+            if arguments:
+                raise click.UsageError("arguments are only allowed for a pipeline file, not for a job graph")
+            _submit_graph(Path(file), steering)
+        elif code := run_file(file, arguments, steering):
             return code
-    return _follow(steering.handles) if wait and not dry_run else 0
+        code = _follow(steering.handles, as_json) if wait and not dry_run else 0
+    if as_json:
+        _print_json(steering)
+    return code
+
+
+def _print_json(steering: Steering) -> None:
+    from lockgate.shapes import submission_json
+
+    for handle, answer in zip(steering.handles, steering.answers, strict=True):
+        click.echo(json.dumps(submission_json(handle.status(), answer)))
 
 
 def _submit_graph(path: Path, steering: Steering) -> None:
@@ -83,7 +107,8 @@ def _submit_graph(path: Path, steering: Steering) -> None:
     submit_graph(steering, graph, f"{slug}-{secrets.token_hex(4)}")
 
 
-def _submit_script(file: str, arguments: tuple[str, ...], steering: Steering) -> int:
+def run_file(file: str, arguments: tuple[str, ...], steering: Steering) -> int:
+    """Runs a pipeline file under `steering`; returns the code that it has exited with. Raises UserError."""
     from lockgate.commands.script import ScriptError, ScriptExit, run_script
     from lockgate.pipeline.submission import steer
 
@@ -99,13 +124,13 @@ def _submit_script(file: str, arguments: tuple[str, ...], steering: Steering) ->
     return 0
 
 
-def _follow(handles: list[JobHandle]) -> int:
-    from lockgate.commands.progress import exit_code, follow, for_terminal
+def _follow(handles: list[JobHandle], is_silent: bool) -> int:
+    from lockgate.commands.progress import Silent, exit_code, follow, for_terminal
 
     worst = 0
     for handle in handles:
         try:
-            status = follow(handle.client, handle.key, for_terminal())
+            status = follow(handle.client, handle.key, Silent() if is_silent else for_terminal())
         except KeyboardInterrupt:
             click.echo(
                 f"the job keeps running; `lockgate watch {handle.key}` follows it, `lockgate cancel` ends it", err=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lockgate.commands.options import json_option
 from lockgate.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,8 +86,9 @@ def create(name: str, roles: tuple[str, ...], days: int | None, **files: str | N
 
 
 @tokens.command(name="list")
+@json_option
 @_with_files
-def list_tokens(**files: str | None) -> int:
+def list_tokens(as_json: bool, **files: str | None) -> int:
     """List names, roles and ends."""
     from lockgate_common.token_book import TokenFileError, read_entries
 
@@ -93,6 +96,13 @@ def list_tokens(**files: str | None) -> int:
         entries = read_entries(_settings(files).tokens_path)
     except TokenFileError as error:
         raise UserError(str(error)) from error
+    if as_json:
+        found = [
+            {"name": entry.name, "roles": list(entry.roles), "ends_unix_s": entry.ends_unix_s or None}
+            for entry in entries
+        ]
+        click.echo(json.dumps(found, indent=2))
+        return 0
     for entry in entries:
         click.echo(f"{entry.name}  {','.join(entry.roles)}  {_end(entry.ends_unix_s)}")
     if not entries:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from lockgate_common.amounts import size_text
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
 from lockgate.commands.options import find, target_options
@@ -100,7 +101,7 @@ class View:
 
     def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
         from lockgate.client import TERMINAL
-        from lockgate.commands.views import first_line, size
+        from lockgate.commands.views import first_line
         from lockgate.shapes import totals_json
 
         totals, last = totals_json(job), job.last_checkpoint
@@ -115,7 +116,7 @@ class View:
             "-" if written is None else f"{written:,}",
             "-" if last is None else str(last.checkpoint_id),
             "-" if last is None else f"{last.duration_ms} ms",
-            "-" if last is None else size(last.size_bytes),
+            "-" if last is None else size_text(last.size_bytes),
             first_line(job.error if job.state.name == "FAILED" else job.message),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from lockgate_common.amounts import counted, size_text
 from lockgate_common.printable import printable
 from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
 
@@ -55,20 +56,28 @@ def job_text(status: JobStatus) -> str:
         lines.append(status.message)
     if status.error:
         lines.append(f"{'error' if status.state.name == 'FAILED' else 'last failure'}: {status.error}")
+    if traceback_of(status):
+        lines.append(f"`lockgate job {status.job_key} --traceback` shows the traceback of the Python code")
     if status.straggler:
         lines.append(f"straggler: {status.straggler}")
     if status.operators:
         rows = [
-            (operator.operator_id, operator.name, f"{operator.records_in:,}", f"{operator.records_out:,}")
+            (
+                operator.operator_id,
+                operator.name,
+                operator.vertex_id or "-",
+                f"{operator.records_in:,}",
+                f"{operator.records_out:,}",
+            )
             for operator in status.operators
         ]
-        lines += ["", table(("OPERATOR", "NAME", "RECORDS IN", "RECORDS OUT"), rows, right=(2, 3))]
+        lines += ["", table(("OPERATOR", "NAME", "VERTEX", "RECORDS IN", "RECORDS OUT"), rows, right=(3, 4))]
     if status.subtasks:
-        rows = [
+        places = [
             (subtask.vertex_id, str(subtask.subtask), subtask.task_manager_id or "-", subtask.state)
             for subtask in status.subtasks
         ]
-        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
+        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), places, right=(1,))]
     lines += [
         f"{operator.records_late:,} records arrived too late for {operator.name}"
         for operator in status.operators
@@ -95,6 +104,21 @@ def job_text(status: JobStatus) -> str:
     return printable("\n".join(lines))
 
 
+def traceback_of(status: JobStatus) -> str:
+    """Of the author's code, in the job's failure; "" without one."""
+    place = status.failure.place if status.failure is not None else None
+    return place.traceback if place is not None else ""
+
+
+def traceback_text(status: JobStatus) -> str:
+    """`lockgate job KEY --traceback`."""
+    if found := traceback_of(status):
+        return printable(found)
+    if status.failure is None and not status.error:
+        return f"job {status.job_key} has not failed"
+    return printable(f"there is no traceback for this failure: {status.error or 'no reason given'}")
+
+
 def checkpoint_line(status: JobStatus) -> str:
     """The checkpoint statistics in one line."""
     counts = f"{status.checkpoints_completed} completed, {status.checkpoints_aborted} aborted under this leader"
@@ -104,9 +128,9 @@ def checkpoint_line(status: JobStatus) -> str:
     last = status.last_checkpoint
     if last is None:
         return f"checkpoints: none yet ({counts})"
-    in_flight = f", {size(last.channel_state_bytes)} of it in flight" if last.unaligned else ""
+    in_flight = f", {size_text(last.channel_state_bytes)} of it in flight" if last.unaligned else ""
     return (
-        f"last checkpoint {last.checkpoint_id}: {size(last.size_bytes)}{in_flight}, {last.duration_ms} ms "
+        f"last checkpoint {last.checkpoint_id}: {size_text(last.size_bytes)}{in_flight}, {last.duration_ms} ms "
         f"(sync {last.longest_sync_us / 1000:.1f} ms, alignment {last.longest_alignment_ms} ms); {counts}"
     )
 
@@ -122,8 +146,8 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
             state_kind(checkpoint),
             clock(checkpoint.triggered_unix_ms),
             f"{checkpoint.duration_ms} ms",
-            size(checkpoint.size_bytes),
-            size(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
+            size_text(checkpoint.size_bytes),
+            size_text(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
             checkpoint.pointer,
         )
         for checkpoint in checkpoints
@@ -148,22 +172,12 @@ def progress_text(status: JobStatus) -> str:
         parts.append(f"{status.operators[-1].records_in:,} into {status.operators[-1].name}")
     if status.last_checkpoint is not None:
         last = status.last_checkpoint
-        parts.append(f"checkpoint {last.checkpoint_id} ({last.duration_ms} ms, {size(last.size_bytes)})")
+        parts.append(f"checkpoint {last.checkpoint_id} ({last.duration_ms} ms, {size_text(last.size_bytes)})")
     if status.restarts:
-        parts.append(f"{status.restarts} restarts")
+        parts.append(counted(status.restarts, "restart"))
     if status.message:
         parts.append(status.message)
     return printable(", ".join(parts))
-
-
-def size(count: int) -> str:
-    """Bytes in readable form."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def clock(unix_ms: int) -> str:

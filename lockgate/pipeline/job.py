@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
 from lockgate.connectors import CustomSource
 from lockgate.pipeline import checks, kafka
 from lockgate.pipeline.errors import PipelineError
+from lockgate.pipeline.habits import Hinting
 from lockgate.pipeline.pickled import describe, pickled_connector
 from lockgate.pipeline.plan import Input, Plan, check_ends, vertices_and_edges
 from lockgate.pipeline.restart import Restart
@@ -56,7 +57,7 @@ MAX_CONCURRENT = 100
 Location = str | os.PathLike[str]
 
 
-class Job:
+class Job(Hinting):
     """A streaming job under construction.
 
     >>> job = Job("wordcount", parallelism=2)

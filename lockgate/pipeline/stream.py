@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
 from lockgate.pipeline.functions import AggregateExpression
+from lockgate.pipeline.habits import Hinting
 from lockgate.pipeline.on_error import Choice, way
 from lockgate.pipeline.pickled import describe, pickled, pickled_process
 from lockgate.pipeline.plan import LOOP, Input, Node, Plan
@@ -359,7 +360,7 @@ class KeyedStream(Stream):
         return KeyedAggregate(self._keys, tuple(listed), window)
 
 
-class WindowedStream:
+class WindowedStream(Hinting):
     """A keyed stream divided into windows, as returned by `window`."""
 
     def __init__(self, keyed: KeyedStream, window: Window) -> None:

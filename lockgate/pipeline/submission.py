@@ -5,9 +5,10 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus
+from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus, SubmitResponse
 
 from lockgate.client import TERMINAL, Client, ClusterTarget, JobFailed, JobHandle, find_cluster
 from lockgate.client.deadline import Deadline
@@ -15,8 +16,9 @@ from lockgate.pipeline.checks import job_key
 from lockgate.pipeline.errors import PipelineError
 
 START_TIMEOUT_MS = 60_000
-# An error that only a later operator can detect (an unknown column) appears within this time after the start.
-SETTLE_MS = 700
+# An error that only the first records show appears within this time after the start: a first micro-batch takes a
+# second, or a few where Python workers start. A job that has had a record or a checkpoint by then is not waited for.
+SETTLE_MS = 10_000
 _QUIET_MS = 3_000
 
 _STARTED = frozenset({JobState.RUNNING, JobState.FINISHING})
@@ -36,18 +38,27 @@ class Start:
     trust_snapshot: bool = False
 
 
+def _quietly(_text: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass
 class Steering:
     """Settings of `lockgate submit` for the file that it runs.
 
-    target: where jobs go, None prints their graphs instead; start: replaces the file's own when it has a pointer;
-    handles: the submitted jobs; submitted: their number.
+    target: where jobs go, None prints their graphs instead; preview: what happens to a job's key and graph in place of
+    both; start: replaces the file's own when it has a pointer; say: where lines about a job go; busy: around the wait
+    for one; handles: the submitted jobs; answers: of the leader, one for each; submitted: their number.
     """
 
     target: ClusterTarget | None
     key: str | None = None
     start: Start = Start()
+    preview: Callable[[str, JobGraph], None] | None = None
+    say: Callable[[str], None] = print
+    busy: Callable[[str], AbstractContextManager[None]] = _quietly
     handles: list[JobHandle] = field(default_factory=list)
+    answers: list[SubmitResponse] = field(default_factory=list)
     submitted: int = 0
 
 
@@ -64,7 +75,7 @@ def submit(key: str, graph: JobGraph, cluster: str | None, wait: bool, start: St
     """Submits the graph under the job key, follows it until it runs, and prints its status."""
     steering = _Current.steering
     if steering is None:
-        handle = send(Client.connect(find_cluster(cluster)), key, graph, start, print)
+        handle, _ = send(Client.connect(find_cluster(cluster)), key, graph, start, print)
     else:
         handle = submit_graph(steering, graph, key, start)
     if wait and (steering is None or steering.target is not None):
@@ -79,14 +90,19 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
         raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
     steering.submitted += 1
     chosen = job_key(steering.key or key)
+    if steering.preview is not None:
+        steering.preview(chosen, graph)
+        return DryRun(chosen)
     if steering.target is None:
         from lockgate.pipeline.graph_file import graph_text
 
         print(graph_text(graph))
         return DryRun(chosen)
     client = Client.connect(steering.target)
-    handle = send(client, chosen, graph, _steered(steering.start, start), print)
+    with steering.busy(f"job {chosen} starts"):
+        handle, answer = send(client, chosen, graph, _steered(steering.start, start), steering.say)
     steering.handles.append(handle)
+    steering.answers.append(answer)
     return handle
 
 
@@ -97,31 +113,43 @@ def _steered(command: Start, file: Start) -> Start:
 
 
 class DryRun(JobHandle):
-    """The result of `job.submit()` under `--dry-run`: there is no job."""
+    """The result of `job.submit()` under `--dry-run` and `lockgate run`: there is no job."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def __getattr__(self, name: str) -> Client:
-        raise PipelineError("this is a dry run: the job was printed, not submitted")
+        raise PipelineError("there is no job: this is a dry run or a preview, which submits nothing")
 
 
-def send(client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]) -> JobHandle:
+def send(
+    client: Client, key: str, graph: JobGraph, start: Start, say: Callable[[str], None]
+) -> tuple[JobHandle, SubmitResponse]:
     """Submits and follows until the job runs, or START_TIMEOUT_MS has passed. Raises JobFailed when it fails."""
-    response = client.submit(
-        key,
-        graph,
-        start.pointer,
-        allow_unmatched_state=start.allow_unmatched_state,
-        trust_snapshot=start.trust_snapshot,
-    )
+    try:
+        response = client.submit(
+            key,
+            graph,
+            start.pointer,
+            allow_unmatched_state=start.allow_unmatched_state,
+            trust_snapshot=start.trust_snapshot,
+        )
+    except KeyboardInterrupt:
+        say(
+            f"job {key} may be submitted or not: `lockgate job {key}` tells; --key {key} submits it again, at most once"
+        )
+        raise
     for warning in response.warnings:
         say(f"warning: {warning}")
     if not response.created:
         say(f"job {key} was submitted before; following it")
     handle = JobHandle(client, key)
-    say(_Follower(handle, say).run())
-    return handle
+    try:
+        say(_Follower(handle, say).run())
+    except KeyboardInterrupt:
+        say(f"job {key} is submitted, and goes on without this command; {_ways_on(key)}")
+        raise
+    return handle, response
 
 
 class _Follower:
@@ -173,7 +201,8 @@ class _Follower:
         if status.state in TERMINAL:
             return f"job {key} has ended: {status.state.name}"
         if status.state in _STARTED:
-            return f"job {key} is running (attempt {status.attempt})"
+            quiet = "" if self._proven else "; no record has reached a sink yet"
+            return f"job {key} is running (attempt {status.attempt}){quiet}"
         reason = f": {status.message or status.error}" if status.message or status.error else ""
         if status.state is JobState.WAITING_FOR_SLOTS:
             by_itself = "It starts automatically when a task manager joins or another job ends"

@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
 from lockgate.connectors import CustomSink
 from lockgate.pipeline import checks, kafka
 from lockgate.pipeline.errors import PipelineError
+from lockgate.pipeline.habits import Hinting
 from lockgate.pipeline.pickled import describe, pickled, pickled_connector
 from lockgate.pipeline.plan import Input, Node, Plan
 
@@ -30,7 +31,7 @@ T = TypeVar("T", bound="Tunable")
 _WRITE_MODES = {"upsert": SqlWriteMode.UPSERT, "append": SqlWriteMode.APPEND}
 
 
-class Tunable:
+class Tunable(Hinting):
     """An operator that can be named and sized: the stream directly behind it, or a sink."""
 
     def __init__(self, plan: Plan, inputs: tuple[Input, ...]) -> None:

@@ -223,6 +223,8 @@ class FailurePlace:
     column: str = ""
     # Of a source's vertex: what it had just read.
     ranges: tuple[SplitRange, ...] = ()
+    # Of the author's code: its frames and those it called, as Python prints them. Empty where no Python code failed.
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1318,6 +1320,8 @@ class SubtaskReport:
     place: FailurePlace | None = None
     # The event that caused it, see StoryLine.
     cause_id: str = ""
+    # Of a subtask that has failed: the last ones, which no heartbeat brings.
+    counters: tuple[OperatorCounters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

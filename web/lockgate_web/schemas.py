@@ -83,7 +83,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Failure": _object(
         {
-            **_texts("cause", "vertex", "operator", "column"),
+            **_texts("cause", "vertex", "operator", "column", "traceback"),
             **_wholes("subtask", "times", "attempt"),
             "read": _list(_object({"split": _TEXT, **_wholes("start", "end")})),
         }

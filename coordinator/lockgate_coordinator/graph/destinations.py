@@ -65,6 +65,12 @@ def sqlite_path(url: str) -> str:
     return "" if scheme.partition("+")[0].lower() != _SQLITE or path == ":memory:" else path
 
 
+def local_folder(path: str) -> str:
+    """The path of a folder on the host itself; "" for one in an object store."""
+    place = _folder(path)
+    return "" if "://" in place else place
+
+
 def _destination(operator: Operator) -> Destination | None:
     match operator.kind:
         case FileSink(path=path, shared=shared):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from lockgate_common.amounts import size_text
 from lockgate_proto.messages import (
     JobEvent,
     JobEventKind,
@@ -32,7 +33,7 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
             body = NotifyCheckpointComplete(attempt=what.attempt, checkpoint_id=checkpoint_id)
             kind = JobEventKind.CHECKPOINT_COMPLETED
             took_ms = checkpoint.duration_ms
-            text = f"{checkpoint.size_bytes} bytes in {took_ms} ms"
+            text = f"{size_text(checkpoint.size_bytes)} in {took_ms} ms"
         case CheckpointAborted(checkpoint_id=checkpoint_id, text=text):
             reason = what.reason
             body = NotifyCheckpointAborted(attempt=what.attempt, checkpoint_id=checkpoint_id, reason=text)

@@ -92,8 +92,8 @@ class Attempt:
         self.sinks = committers(graph)
         self._graph = graph
         self._token = token
-        self._first_record_seen = False
         self._adopted: dict[SubtaskKey, SubtaskProgress] | None = None
+        self._first_record: Emit | None = None
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
         self._commit_deadline_ms: int | None = None
@@ -143,7 +143,7 @@ class Attempt:
 
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""
-        self._adopted, self._first_record_seen = dict(progress), True
+        self._adopted = dict(progress)
         for key, known in progress.items():
             self.execution.advance(SubtaskId(self.id, *key), _PHASES[known.phase], now_ms)
             self._committed[key] = known.committed_id
@@ -265,10 +265,14 @@ class Attempt:
         return [self._emit(kind, text), AttemptFailed(FailureCause.FAULT, text, event.task_manager_id, event.planned)]
 
     def _on_first_record(self, first: FirstRecord) -> list[AttemptEffect]:
-        if self._first_record_seen or not self.owns(first.subtask):
+        if self._first_record is not None or not self.owns(first.subtask):
             return []
-        self._first_record_seen = True
-        return [self._emit(JobEventKind.FIRST_RECORD, "", first.unix_us)]
+        self._first_record = self._emit(JobEventKind.FIRST_RECORD, "", first.unix_us)
+        return [self._first_record] if self.running_ms is not None else []
+
+    def early_record(self) -> list[Emit]:
+        """The event of a first record that came before every subtask ran, as the attempt begins to run."""
+        return [self._first_record] if self._first_record is not None else []
 
     def _on_splits(self, found: SplitsDiscovered, now_ms: int) -> list[AttemptEffect]:
         assigner = self._assigners.get(found.vertex_id)

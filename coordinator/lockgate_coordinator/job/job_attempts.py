@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
     JobState,
     OperatorStatus,
     RecurringFailure,
+    SubtaskCounters,
 )
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
@@ -195,6 +196,8 @@ class JobAttempts:
         match event:  # the frequent ones first
             case CountersReported():
                 return self._heartbeat(event, now_ms)
+            case Reported(report) if report.counters and self.current is not None:
+                self.counters.update((SubtaskCounters(report.subtask, report.counters),), self.current.owns)
             case Committed() | Reported() | FirstRecordSeen() | SplitsFound() | Gone() | Tick():
                 pass
             case TaskManagerLost(name):  # another process under the same id is another place

@@ -55,7 +55,7 @@ def _place(place: FailurePlace | None) -> FailurePlace | None:
     ranges = tuple(
         SplitRange(range_.split[:_MAX_NAME], range_.start, range_.end) for range_ in place.ranges[:MAX_RANGES]
     )
-    return FailurePlace(place.operator_id[:_MAX_NAME], place.column[:_MAX_NAME], ranges)
+    return FailurePlace(place.operator_id[:_MAX_NAME], place.column[:_MAX_NAME], ranges, place.traceback[-MAX_TEXT:])
 
 
 def _cut(text: str) -> str:

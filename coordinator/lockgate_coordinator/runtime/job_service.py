@@ -26,6 +26,7 @@ from lockgate_proto.rpc import call, path
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
 from lockgate_coordinator.graph.code import brings_code
 from lockgate_coordinator.graph.destinations import destinations
+from lockgate_coordinator.graph.local_sinks import local_sinks
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.graph.slots import slot_shortage
 from lockgate_coordinator.graph.validate import validate
@@ -114,11 +115,16 @@ class JobService:
         )
         known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
         if known is not None:
-            return replace(known, warnings=warnings(graph))
-        check, writes = self._check(graph, request), destinations(graph)
+            return replace(known, warnings=self._warnings(graph))
+        check, writes, said = self._check(graph, request), destinations(graph), self._warnings(graph)
         answer = self._dispatcher.submissions(lambda submissions: submissions.submit(record, data, check, writes))
         late = "it is not known yet whether the job was submitted; submit it again unchanged"
-        return _outcome(answer, late, lambda done: replace(done, warnings=warnings(graph)))
+        return _outcome(answer, late, lambda done: replace(done, warnings=said))
+
+    def _warnings(self, graph: m.JobGraph) -> tuple[str, ...]:
+        """What the author should know about the job on this cluster."""
+        found = self._dispatcher.call(lambda term: term.task_manager_statuses())
+        return (*warnings(graph), *local_sinks(graph, (task_manager.address for task_manager in found)))
 
     def _check_confined(self, graph: m.JobGraph, trusted: str, caller: Principal) -> None:
         """Raises Refused for what the job of a caller without the role code may not do. trusted: the option, or ""."""

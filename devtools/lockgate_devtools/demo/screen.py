@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
 
 from lockgate_devtools.demo.wordcount import SOURCE, SPLIT, Comparison
@@ -26,7 +27,7 @@ def progress(status: JobStatus, elapsed_s: float, lines: int, checkpoints: int) 
     share = min(100, round(100 * read / lines)) if lines else 0
     return (
         f"{elapsed_s:6.1f} s  {status.state.name.lower():<18} {share:3d} %  {read:>11,} lines {words:>13,} words  "
-        f"{checkpoints:>3} checkpoints  {status.restarts} restarts  leader {status.leader_address}"
+        f"{checkpoints:>3} checkpoints  {counted(status.restarts, 'restart')}  leader {status.leader_address}"
     )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import JobEvent, JobGraph, JobState, JobStatus, LeaderRecord
 
 from lockgate.client import Client
@@ -68,7 +69,8 @@ class DemoRun:
             if status.state != JobState.FINISHED:
                 raise UserError(f"the job is {status.state.name}: {status.error}")
             self._show(status)
-            say(f"finished with {status.restarts} restart(s), {checkpoint_counts(observer.events)[0]} checkpoints")
+            checkpoints = counted(checkpoint_counts(observer.events)[0], "checkpoint")
+            say(f"finished with {counted(status.restarts, 'restart')}, {checkpoints}")
         finally:
             observer.close()
 

@@ -238,20 +238,22 @@ class Heartbeat(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ...) -> None: ...
 
 class SubtaskReport(_message.Message):
-    __slots__ = ("subtask", "phase", "cause", "error", "place", "cause_id")
+    __slots__ = ("subtask", "phase", "cause", "error", "place", "cause_id", "counters")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     phase: SubtaskPhase
     cause: _failure_pb2.FailureCause
     error: str
     place: _failure_pb2.FailurePlace
     cause_id: str
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., error: _Optional[str] = ..., place: _Optional[_Union[_failure_pb2.FailurePlace, _Mapping]] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., cause: _Optional[_Union[_failure_pb2.FailureCause, str]] = ..., error: _Optional[str] = ..., place: _Optional[_Union[_failure_pb2.FailurePlace, _Mapping]] = ..., cause_id: _Optional[str] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ...) -> None: ...
 
 class FirstRecord(_message.Message):
     __slots__ = ("subtask", "unix_us", "cause_id")

@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flockgate_proto/v1/failure.proto\x12\x0blockgate.v1\"7\n\nSplitRange\x12\r\n\x05split\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\"\\\n\x0c\x46\x61ilurePlace\x12\x13\n\x0boperator_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63olumn\x18\x02 \x01(\t\x12\'\n\x06ranges\x18\x03 \x03(\x0b\x32\x17.lockgate.v1.SplitRange\"\xa4\x01\n\nJobFailure\x12(\n\x05\x63\x61use\x18\x01 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x0f\n\x07subtask\x18\x03 \x01(\x05\x12(\n\x05place\x18\x04 \x01(\x0b\x32\x19.lockgate.v1.FailurePlace\x12\r\n\x05times\x18\x05 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x03*\xb2\x01\n\x0c\x46\x61ilureCause\x12\x1d\n\x19\x46\x41ILURE_CAUSE_UNSPECIFIED\x10\x00\x12\x0e\n\nUSER_ERROR\x10\x01\x12\t\n\x05\x46\x41ULT\x10\x02\x12\r\n\tPEER_LOST\x10\x03\x12\x14\n\x10STATE_UNREADABLE\x10\x04\x12\x0e\n\nDATA_ERROR\x10\x05\x12\r\n\tUSER_CODE\x10\x06\x12\x12\n\x0eINTERNAL_ERROR\x10\x07\x12\x10\n\x0cSTORAGE_AWAY\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1flockgate_proto/v1/failure.proto\x12\x0blockgate.v1\"7\n\nSplitRange\x12\r\n\x05split\x18\x01 \x01(\t\x12\r\n\x05start\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x03\"o\n\x0c\x46\x61ilurePlace\x12\x13\n\x0boperator_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63olumn\x18\x02 \x01(\t\x12\'\n\x06ranges\x18\x03 \x03(\x0b\x32\x17.lockgate.v1.SplitRange\x12\x11\n\ttraceback\x18\x04 \x01(\t\"\xa4\x01\n\nJobFailure\x12(\n\x05\x63\x61use\x18\x01 \x01(\x0e\x32\x19.lockgate.v1.FailureCause\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x0f\n\x07subtask\x18\x03 \x01(\x05\x12(\n\x05place\x18\x04 \x01(\x0b\x32\x19.lockgate.v1.FailurePlace\x12\r\n\x05times\x18\x05 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x03*\xb2\x01\n\x0c\x46\x61ilureCause\x12\x1d\n\x19\x46\x41ILURE_CAUSE_UNSPECIFIED\x10\x00\x12\x0e\n\nUSER_ERROR\x10\x01\x12\t\n\x05\x46\x41ULT\x10\x02\x12\r\n\tPEER_LOST\x10\x03\x12\x14\n\x10STATE_UNREADABLE\x10\x04\x12\x0e\n\nDATA_ERROR\x10\x05\x12\r\n\tUSER_CODE\x10\x06\x12\x12\n\x0eINTERNAL_ERROR\x10\x07\x12\x10\n\x0cSTORAGE_AWAY\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lockgate_proto.v1.failure_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FAILURECAUSE']._serialized_start=367
-  _globals['_FAILURECAUSE']._serialized_end=545
+  _globals['_FAILURECAUSE']._serialized_start=386
+  _globals['_FAILURECAUSE']._serialized_end=564
   _globals['_SPLITRANGE']._serialized_start=48
   _globals['_SPLITRANGE']._serialized_end=103
   _globals['_FAILUREPLACE']._serialized_start=105
-  _globals['_FAILUREPLACE']._serialized_end=197
-  _globals['_JOBFAILURE']._serialized_start=200
-  _globals['_JOBFAILURE']._serialized_end=364
+  _globals['_FAILUREPLACE']._serialized_end=216
+  _globals['_JOBFAILURE']._serialized_start=219
+  _globals['_JOBFAILURE']._serialized_end=383
 # @@protoc_insertion_point(module_scope)

@@ -39,14 +39,16 @@ class SplitRange(_message.Message):
     def __init__(self, split: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class FailurePlace(_message.Message):
-    __slots__ = ("operator_id", "column", "ranges")
+    __slots__ = ("operator_id", "column", "ranges", "traceback")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     COLUMN_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACK_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     column: str
     ranges: _containers.RepeatedCompositeFieldContainer[SplitRange]
-    def __init__(self, operator_id: _Optional[str] = ..., column: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[SplitRange, _Mapping]]] = ...) -> None: ...
+    traceback: str
+    def __init__(self, operator_id: _Optional[str] = ..., column: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[SplitRange, _Mapping]]] = ..., traceback: _Optional[str] = ...) -> None: ...
 
 class JobFailure(_message.Message):
     __slots__ = ("cause", "vertex_id", "subtask", "place", "times", "attempt")

@@ -23,6 +23,8 @@ class EffortMeter:
     def __init__(self) -> None:
         self.total: SubtaskEffort | None = None  # replaced as a whole, so that any thread may read it
         self.counters: tuple[OperatorCounters, ...] = ()  # as above, for each operator, as last noted
+        self.is_behind = False
+        """Whether the newest counters are not noted yet: `count` has to be called again, batch or not."""
         self.durations = Histogram()
         """Of the batches, in seconds."""
         self._is_first = True
@@ -45,7 +47,8 @@ class EffortMeter:
 
     def count(self, program: SubtaskProgram, now_ms: int, is_forced: bool) -> None:
         """Notes the program's counters; unless forced, no more often than heartbeats are sent."""
-        if is_forced or now_ms - self._counted_ms >= COUNTERS_EVERY_MS:
+        self.is_behind = not is_forced and now_ms - self._counted_ms < COUNTERS_EVERY_MS
+        if not self.is_behind:
             self._counted_ms = now_ms
             self.counters = program.counters()
 

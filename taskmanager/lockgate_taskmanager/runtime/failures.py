@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 
 import pyarrow as pa
 from lockgate_common.masking import masked
-from lockgate_proto.messages import FailureCause
+from lockgate_proto.messages import FailureCause, FailurePlace
 
 from lockgate_taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
+from lockgate_taskmanager.spark.raised import traceback_of
 from lockgate_taskmanager.task.program import (
     DataError,
     Defect,
@@ -20,6 +22,7 @@ from lockgate_taskmanager.task.program import (
 )
 
 LONGEST_TEXT = 2_000
+LONGEST_TRACEBACK = 8_000
 FRAMES = 4
 _DEFECTS = (
     pa.ArrowException,
@@ -68,8 +71,21 @@ def text_of(error: BaseException) -> str:
     return _shortened(f"{type(error).__name__}: {error}\n{where}".rstrip())
 
 
+def place_of(error: BaseException, known: FailurePlace | None) -> FailurePlace | None:
+    """Where it failed, with the traceback of the author's code; of a long one the end, where the error is."""
+    text = _readable(traceback_of(error))
+    if not text:
+        return known
+    if len(text) > LONGEST_TRACEBACK:
+        text = f"... {text[-LONGEST_TRACEBACK:]}"
+    return replace(known or FailurePlace(), traceback=text)
+
+
+def _readable(text: str) -> str:
+    """A file's name may be no Unicode, and then no message."""
+    return masked(text).encode("utf-8", "backslashreplace").decode()
+
+
 def _shortened(text: str) -> str:
-    text = (
-        masked(text).encode("utf-8", "backslashreplace").decode()
-    )  # a file's name may be no Unicode, and then no message
+    text = _readable(text)
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."

@@ -5,6 +5,7 @@ All events reach the subtask through its mailbox; only `cancel` acts at once, fr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -26,6 +27,8 @@ from lockgate_proto.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitState,
+    SubtaskPhase,
+    SubtaskReport,
     TriggerCheckpoint,
     Watermark,
 )
@@ -37,8 +40,8 @@ from lockgate_taskmanager.exchange.elements import ChannelId
 from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime import faults
-from lockgate_taskmanager.runtime.effort import EffortMeter
-from lockgate_taskmanager.runtime.failures import cause_of, text_of
+from lockgate_taskmanager.runtime.effort import COUNTERS_EVERY_MS, EffortMeter
+from lockgate_taskmanager.runtime.failures import cause_of, place_of, text_of
 from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
@@ -230,7 +233,11 @@ class SubtaskTask:
             return
         if not isinstance(error, Canceled | ChannelClosed):
             log.info("%s failed", self._name, exc_info=error)
-        self._handle(on.Failed(cause_of(error), text_of(error), self._program.place() if self._program else None))
+        if self._program is not None:
+            with contextlib.suppress(Exception):  # of a program that has failed
+                self._count(is_forced=True)
+        place = place_of(error, self._program.place() if self._program else None)
+        self._handle(on.Failed(cause_of(error), text_of(error), place))
 
     def _open(self) -> None:
         started_id = self._handle(on.Started(), self._story.last_id)
@@ -316,9 +323,13 @@ class SubtaskTask:
     def _poll_gate(self) -> None:
         is_accepted = self._outputs.check_accepted(monotonic_ms())
         limit_s = self._wait_s(None if is_accepted else ACCEPT_CHECK_S)
+        if self.effort.is_behind:
+            limit_s = min(COUNTERS_EVERY_MS / 1000, limit_s or LONGEST_WAIT_S)
         with self.shares.waits(Share.IDLE):
             elements = self._input.poll(limit_s)
         self._tick(may_pause=not elements)
+        if self.effort.is_behind and not elements:
+            self._count()
         self._input.take(elements, self._outputs, monotonic_ms)
 
     def _take_step(self, step: Step) -> None:
@@ -414,7 +425,10 @@ class SubtaskTask:
             faults.point("before-ack")
             self._snapshots.acknowledged(effect.checkpoint_id)
             self.newest_snapshot = figures_of(effect)
-        self._report(replace(report_of(effect, self.id, self._name), cause_id=event_id))
+        report = replace(report_of(effect, self.id, self._name), cause_id=event_id)
+        if isinstance(report, SubtaskReport) and report.phase is SubtaskPhase.SUBTASK_FAILED:
+            report = replace(report, counters=self.effort.counters)
+        self._report(report)
 
     def _commit(self, checkpoint_id: int, event_id: str) -> None:
         if self._has_sink:

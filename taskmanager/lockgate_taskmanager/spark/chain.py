@@ -24,7 +24,7 @@ from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.passable import key_refusal
-from lockgate_taskmanager.spark.raised import raised
+from lockgate_taskmanager.spark.raised import line_of, raised
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.user_code import may_be_ended
 from lockgate_taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
@@ -176,7 +176,7 @@ def require_unreserved(columns: Sequence[str], where: str, keys: Sequence[str] =
 
 
 def _sql(frame: DataFrame, query: str, where: str) -> DataFrame:
-    with explained(where, frame.columns):
+    with explained(where, frame.columns, in_query=True):
         if is_connect(frame):
             result = connect.queried(frame, query, INPUT_VIEW)
         else:
@@ -196,7 +196,7 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
         except PySparkException as error:
             if lost_session(error):
                 raise
-            raise UserError(f"{where}: {sentence(error, frame.columns)}") from error
+            raise UserError(f"{where}: {sentence(error, frame.columns)}{line_of(error)}") from error
         except Exception as error:  # the author's code
             text = f"{where}: {raised(error)}"
             if is_outage(error):

@@ -18,6 +18,7 @@ from pyspark.errors import (
     ParseException,
     PySparkException,
     PythonException,
+    QueryContextType,
     SparkNoSuchElementException,
     SparkRuntimeException,
     SparkUpgradeException,
@@ -28,6 +29,7 @@ from pyspark.errors.exceptions.captured import convert_exception
 
 from lockgate_taskmanager.spark.outages import names_outage
 from lockgate_taskmanager.spark.raised import raised_in
+from lockgate_taskmanager.spark.sql_place import sql_place
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
 _USER = (
@@ -109,17 +111,20 @@ class EngineDefect(EngineError, Defect):
 
 
 @contextmanager
-def explained(where: str, columns: Sequence[str] = (), *, on_records: bool = False) -> Iterator[None]:
+def explained(
+    where: str, columns: Sequence[str] = (), *, on_records: bool = False, in_query: bool = False
+) -> Iterator[None]:
     """Turns Spark's exceptions inside the block into those of `task.program`, with `where` in front.
 
     UserError for errors that do not depend on a record, DataError and UserCodeFailed for errors on records, EngineError
     for the rest. where: names the operator; columns: the columns of the operator's input, for "unknown column".
     on_records: the block runs over records; otherwise it makes a plan, and only failed tasks involve records.
+    in_query: of the author's SQL, so that a position in it helps.
     """
     try:
         yield
     except PySparkException as error:
-        raise _translated(where, error, columns, on_records) from error
+        raise _translated(where, error, columns, on_records, _place(error) if in_query else "") from error
     except Py4JError as error:
         _refuse_python(where, str(error), error)
         known = _known(error)
@@ -130,13 +135,15 @@ def explained(where: str, columns: Sequence[str] = (), *, on_records: bool = Fal
         raise EngineError(f"{where}: Spark failed: {_first_line(str(error))}") from error
 
 
-def _translated(where: str, error: PySparkException, columns: Sequence[str], on_records: bool) -> ProgramError:
+def _translated(
+    where: str, error: PySparkException, columns: Sequence[str], on_records: bool, place: str = ""
+) -> ProgramError:
     _refuse_python(where, str(error), error)
     text = sentence(error, columns)
     if _is_data_error(str(error)) or (on_records and isinstance(error, _USER) and not _is_wrong_query(error)):
         return on_data(where, text, error)
     if isinstance(error, _USER):
-        return UserError(f"{where}: {text}")
+        return UserError(f"{where}: {text.removesuffix('.') + place if place else text}")
     return (EngineDefect if _is_defect(str(error)) else EngineError)(f"{where}: {text}")
 
 
@@ -232,6 +239,15 @@ def sentence(error: PySparkException, columns: Sequence[str] = ()) -> str:
     if failure:
         return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", failure.group(2))))
     return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", text)))
+
+
+def _place(error: PySparkException) -> str:
+    """Of an error in the text of a query."""
+    if not _is_wrong_query(error):
+        return ""
+    contexts = error.getQueryContext() or ()  # of an expression of the DataFrame API, too, which has no place in a text
+    fragment = next((found.fragment() for found in contexts if found.contextType() is QueryContextType.SQL), "")
+    return sql_place(str(error), fragment)
 
 
 def _refused_record(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What the author's Python code raised, and in which line. Also used in Spark's Python workers.
+"""What the author's Python code raised, in which line, and its traceback. Also used in Spark's Python workers.
 
 A frame is the author's unless it belongs to Python, to an installed package or to Lockgate. The last one counts: what a
 library raises is blamed on the line that called it.
@@ -10,17 +10,23 @@ import re
 import traceback
 from pathlib import PurePath
 
+_LONGEST_CHAIN = 10
+_JAVA = "\n\tat "  # what follows the traceback in a message of Spark's
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
 _NOT_THE_AUTHORS = re.compile(
-    r"^<frozen|/(site-packages|dist-packages|python3\.\d+|pyspark\.zip|python/pyspark|lockgate_taskmanager)/"
+    r"^<frozen|/(site-packages|dist-packages|python3\.\d+|pyspark\.zip|python/pyspark|lockgate_taskmanager|lockgate/preview)/"
 )
 
 
 def raised(error: BaseException) -> str:
     """The sentence for an exception."""
-    frames = [(frame.filename, frame.lineno or 0, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
-    return raised_text(f"{type(error).__name__}: {error}", frames)
+    return raised_text(f"{type(error).__name__}: {error}", _frames(error))
+
+
+def line_of(error: BaseException) -> str:
+    """` (line 7 of words.py, in parse)`, or "" for an exception that did not come from the author's code."""
+    return _line(_frames(error))
 
 
 def raised_in(text: str, error: str) -> str:
@@ -31,12 +37,51 @@ def raised_in(text: str, error: str) -> str:
 
 def raised_text(error: str, frames: list[tuple[str, int, str]]) -> str:
     """frames: (file, line, function), outermost first."""
+    return f"the Python function raised {error}{_line(frames)}"
+
+
+def _frames(error: BaseException) -> list[tuple[str, int, str]]:
+    return [(frame.filename, frame.lineno or 0, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def _line(frames: list[tuple[str, int, str]]) -> str:
     own = [frame for frame in frames if _is_authors(frame[0])]
-    place = ""
-    if own:
-        file, line, name = own[-1]
-        place = f" (line {line} of {PurePath(file).name}{'' if name.startswith('<') else f', in {name}'})"
-    return f"the Python function raised {error}{place}"
+    if not own:
+        return ""
+    file, line, name = own[-1]
+    return f" (line {line} of {PurePath(file).name}{'' if name.startswith('<') else f', in {name}'})"
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of the author's code that an error comes from, from its first frame on; "" if there is none.
+
+    Of this error and those that led to it, the newest with the author's frames counts.
+    """
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            break
+        if found := _traceback_in(str(cause)) or _own_traceback(cause):
+            return found
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _own_traceback(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((at for at, frame in enumerate(frames) if _is_authors(frame.filename)), None)
+    if first is None:
+        return ""
+    lines = [f"{_TRACEBACK}:\n", *traceback.format_list(frames[first:]), *traceback.format_exception_only(error)]
+    return "".join(lines).rstrip()
+
+
+def _traceback_in(text: str) -> str:
+    """Out of the message of an error in a Python worker: the last traceback, without the worker's own frames."""
+    _, found, last = text.rpartition(_TRACEBACK)
+    body = last.partition(_JAVA)[0]
+    own = [frame for frame in _FRAME.finditer(body) if _is_authors(frame[1])] if found else []
+    return f"{_TRACEBACK}:\n{body[own[0].start() :]}".rstrip() if own else ""
 
 
 def _is_authors(file: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ PIPELINE = "from lockgate import Job\njob = Job('words', key='k')\njob.read_text
 
 
 @pytest.fixture(autouse=True)
-def _here(user_folder: Path) -> None:
+def _here(user_folder: Path, cluster: Cluster) -> None:
     (user_folder / "p.py").write_text(PIPELINE)
+    for coordinator in cluster.coordinators:  # a job that runs well
+        coordinator.first_updates = [m.JobEvent(m.JobEventKind.FIRST_RECORD, 1_000_000)]
 
 
 def test_leader(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +122,33 @@ def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureF
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "job k was submitted before; following it"
     assert [submission.job_key for submission in cluster.submissions] == ["k", "k"]
+
+
+def test_submit_of_a_job_without_records_says_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.pipeline.submission.SETTLE_MS", 100)
+    cluster.coordinators[0].first_updates = []
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 1); no record has reached a sink yet\n"
+
+
+@pytest.mark.parametrize(
+    ("patched", "said"),
+    [
+        ("lockgate.client.Client.submit", "job k may be submitted or not: `lockgate job k` tells; --key k submits it"),
+        ("lockgate.client.JobHandle.watch", "job k is submitted, and goes on without this command; `lockgate watch k`"),
+    ],
+)
+def test_an_interrupted_submit_says_what_becomes_of_the_job(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, patched: str, said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(patched, interrupted)
+    assert run(["submit", "p.py"]) == 130
+    assert capsys.readouterr().out.startswith(said)
 
 
 def test_submit_prints_the_leaders_warnings(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,7 +324,53 @@ def test_rescale_returns_when_the_job_runs_at_it(cluster: Cluster, capsys: pytes
 @pytest.mark.parametrize("text", ["counts", "counts=0", "=3", "counts=many"])
 def test_rescale_wants_a_vertex_and_a_number(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rescale", "k", text]) == 2
-    assert "is not VERTEX=N" in capsys.readouterr().err
+    assert "is not OPERATOR=N" in capsys.readouterr().err
+
+
+def test_rescale_takes_an_operators_name_and_says_its_vertex(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operators = (m.OperatorStatus("rows", "generate", "rows"), m.OperatorStatus("sql-1", "sql", "rows"))
+    cluster.jobs["k"] = (m.JobGraph(), replace(status("k"), operators=operators))
+    assert run(["rescale", "k", "sql=3", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "sql runs in vertex rows\n"
+    assert json.loads(captured.out)["parallelism"] == {"rows": 3}
+    assert run(["rescale", "k", "sql=3", "generate=2"]) == 2
+    assert "'generate' is in vertex 'rows', for which another number is given" in capsys.readouterr().err
+
+
+def test_submit_as_json_leaves_everything_else_to_stderr(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], user_folder: Path
+) -> None:
+    cluster.warnings = ("Mind the gap.",)
+    (user_folder / "p.py").write_text(f"print('hello')\n{PIPELINE}")
+    assert run(["submit", "p.py", "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert (found["key"], found["state"], found["created"], found["warnings"]) == (
+        "k",
+        "RUNNING",
+        True,
+        ["Mind the gap."],
+    )
+    assert captured.err.splitlines() == ["hello", "warning: Mind the gap.", "job k is running (attempt 1)"]
+    assert run(["submit", "p.py", "--json", "--dry-run"]) == 2
+
+
+def test_logs_of_a_cluster_elsewhere_are_said_to_be_on_its_hosts(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.task_managers = (m.TaskManagerStatus("tm-0", "h:1", 7, 4, 1),)
+    assert run(["logs", "k"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["c-1", "c-2", "tm-0"]
+    assert "journalctl -u 'lockgate-*'" in out
+
+
+def test_a_secret_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["jobs", "--secret-file", "nowhere"]) == 2
+    assert "--secret-file: there is no file nowhere" in capsys.readouterr().err
 
 
 def test_an_unknown_job_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -400,9 +400,14 @@ def test_mistakes_are_reported_in_one_sentence_at_the_start(job: Job, tmp_path: 
     end = vertex("end", count_by("word"))
     by_word = (Edge("v", "end", HASH, ("word",)),)
     wrong_sql = failing(job, graph(vertex("v", source, sql("SELECT vlaue FROM input"))))
-    assert wrong_sql == "operator 'v1': unknown column 'vlaue'; the input has the columns: value"
+    assert (
+        wrong_sql
+        == "operator 'v1': unknown column 'vlaue'; the input has the columns: value (line 1, position 8: vlaue)"
+    )
     second = failing(job, graph(vertex("v", source, WORDS, sql("SELECT value FROM input"))))
-    assert second == "operator 'v2': unknown column 'value'; the input has the columns: word"
+    assert (
+        second == "operator 'v2': unknown column 'value'; the input has the columns: word (line 1, position 8: value)"
+    )
     key = failing(job, graph(vertex("v", source), end, edges=by_word))
     assert key == "edge v -> end: unknown key column 'word'; the columns are: value"
     bad_sum = graph(vertex("v", source, WORDS), vertex("end", aggregate(("word",), s=(SUM, "nope"))), edges=by_word)

@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     CheckpointOptions,
     Deploy,
     DiscoverSplits,
+    FailureCause,
     FirstRecord,
     JobEventKind,
     JobState,
@@ -22,6 +23,7 @@ from lockgate_proto.messages import (
     SplitState,
     SubtaskCounters,
     SubtaskPhase,
+    SubtaskReport,
     TriggerCheckpoint,
 )
 
@@ -232,6 +234,27 @@ def test_the_first_record_is_reported_once_per_attempt() -> None:
         if isinstance(emit, effects.Emit) and emit.event.kind is JobEventKind.FIRST_RECORD
     ]
     assert [event.unix_us for event in first] == [77]
+
+
+def test_a_first_record_before_every_subtask_runs_is_reported_behind_that() -> None:
+    driver = Driver()
+    driver.deploy(driver.recover().request)
+    driver.give(events.FirstRecordSeen(FirstRecord(subtask=subtask("count", 0), unix_us=77)))
+    assert not driver.emitted(JobEventKind.FIRST_RECORD)
+    driver.all_report(RUNNING)
+    kinds = [emit.event.kind for emit in driver.all if isinstance(emit, effects.Emit)]
+    assert kinds[-2:] == [JobEventKind.ATTEMPT_DEPLOYED, JobEventKind.FIRST_RECORD]
+
+
+def test_the_last_counters_of_a_subtask_come_with_its_failure() -> None:
+    driver = Driver().run()
+    counters = (OperatorCounters(operator_id="counts", records_in=10, records_out=3),)
+    failed = SubtaskReport(
+        subtask("count", 0), SubtaskPhase.SUBTASK_FAILED, FailureCause.USER_ERROR, "no", counters=counters
+    )
+    driver.give(events.Reported(failed))
+    kept = {counter.operator_id: counter for counter in driver.result().counters}
+    assert (kept["counts"].records_in, kept["counts"].records_out) == (10, 3)
 
 
 def test_counters_are_summed_over_subtasks_and_restored_with_the_state() -> None:

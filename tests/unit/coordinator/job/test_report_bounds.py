@@ -21,7 +21,7 @@ LONG = "x" * 3_000_000
 
 def test_texts_and_lists_are_cut_and_say_so() -> None:
     ranges = tuple(SplitRange(LONG, number, number + 1) for number in range(5_000))
-    report = bounded(events.Reported(SubtaskReport(error=LONG, place=FailurePlace(LONG, LONG, ranges))))
+    report = bounded(events.Reported(SubtaskReport(error=LONG, place=FailurePlace(LONG, LONG, ranges, LONG))))
     assert isinstance(report, events.Reported)
     assert report.report.error.startswith("xxx")
     assert report.report.error.endswith("... (3000000 characters)")
@@ -29,6 +29,7 @@ def test_texts_and_lists_are_cut_and_say_so() -> None:
     assert place is not None
     assert [range_.start for range_ in place.ranges] == list(range(MAX_RANGES))
     assert sum(len(range_.split) for range_ in place.ranges) + len(place.operator_id) + len(place.column) < 200_000
+    assert len(place.traceback) == MAX_TEXT
     declined = bounded(events.Declined(DeclineCheckpoint(reason=LONG)))
     assert isinstance(declined, events.Declined)
     assert len(declined.decline.reason) < 2 * MAX_TEXT
@@ -70,5 +71,6 @@ def test_no_text_of_a_report_is_forgotten() -> None:
         ("SubtaskCounters", "at_work"),
         ("FailurePlace", "operator_id"),
         ("FailurePlace", "column"),
+        ("FailurePlace", "traceback"),
         ("SplitRange", "split"),
     }

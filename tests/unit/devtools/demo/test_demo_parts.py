@@ -105,5 +105,5 @@ def test_progress_shows_records_checkpoints_leader_and_restarts() -> None:
     operators = (OperatorStatus(SOURCE, records_out=500), OperatorStatus(SPLIT, records_out=4000))
     status = JobStatus(state=JobState.RUNNING, restarts=1, operators=operators, leader_address="127.0.0.1:7")
     line = screen.progress(status, 3.2, 1000, 4)
-    for part in ("50 %", "500 lines", "4,000 words", "4 checkpoints", "1 restarts", "127.0.0.1:7"):
+    for part in ("50 %", "500 lines", "4,000 words", "4 checkpoints", "1 restart ", "127.0.0.1:7"):
         assert part in line

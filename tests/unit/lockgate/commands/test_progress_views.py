@@ -32,18 +32,10 @@ STATUS = m.JobStatus(
 EVENT = m.JobEvent(m.JobEventKind.LEADER_GRANTED, 1_000_000, text="token 2")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 1024**2, "3.0 MiB"), (5 * 1024**4, "5.0 TiB")],
-)
-def test_sizes(count: int, text: str) -> None:
-    assert views.size(count) == text
-
-
 def test_one_line_of_progress() -> None:
     assert views.progress_text(STATUS) == (
         "running, attempt 2, 1,234,567 records from read_text, 99 into write_sql, checkpoint 7 "
-        "(45 ms, 3.0 MiB), 1 restarts"
+        "(45 ms, 3.0 MiB), 1 restart"
     )
 
 
@@ -150,7 +142,7 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_failure_is_shown_in_its_parts() -> None:
-    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),))
+    place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),), "Traceback")
     failure = m.JobFailure(m.FailureCause.DATA_ERROR, "read", 1, place, 3, 4)
     assert shapes.job_json(replace(STATUS, failure=failure))["failure"] == {
         "cause": "data_error",
@@ -161,5 +153,17 @@ def test_a_failure_is_shown_in_its_parts() -> None:
         "read": [{"split": "a.csv", "start": 0, "end": 50}],
         "times": 3,
         "attempt": 4,
+        "traceback": "Traceback",
     }
     assert shapes.job_json(STATUS)["failure"] is None
+
+
+def test_a_traceback_is_whole_on_request_and_named_where_it_is_not() -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 1'
+    failure = m.JobFailure(m.FailureCause.USER_ERROR, "read", 1, m.FailurePlace(traceback=text))
+    failed = replace(STATUS, state=m.JobState.FAILED, error="e", failure=failure)
+    assert views.traceback_text(failed) == text
+    assert "`lockgate job k --traceback` shows" in views.job_text(failed)
+    assert "--traceback" not in views.job_text(STATUS)
+    assert views.traceback_text(replace(STATUS, error="")) == "job k has not failed"
+    assert views.traceback_text(replace(failed, failure=None)) == "there is no traceback for this failure: e"

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from lockgate_proto.messages import OperatorCounters
 from lockgate_taskmanager.runtime import effort
-from lockgate_taskmanager.runtime.effort import EffortMeter
+from lockgate_taskmanager.runtime.effort import COUNTERS_EVERY_MS, EffortMeter
 from lockgate_taskmanager.task.program import Batch, Idle, Poll, SubtaskProgram
 
 
@@ -54,6 +55,23 @@ def test_batches_with_records_are_counted_from_the_second_on(monkeypatch: pytest
         400,
         300,
     )
+
+
+def test_counters_that_were_not_noted_with_their_batch_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted:
+        records = 0
+
+        def counters(self) -> tuple[OperatorCounters, ...]:
+            return (OperatorCounters("o", self.records),)
+
+    worker, counted = Worker(monkeypatch), Counted()
+    meter, program = worker.meter, cast(SubtaskProgram, counted)
+    meter.count(program, 1_000, is_forced=True)
+    counted.records = 5
+    meter.count(program, 1_000 + COUNTERS_EVERY_MS - 1, is_forced=False)
+    assert (meter.is_behind, meter.counters[0].records_in) == (True, 0)
+    meter.count(program, 1_000 + COUNTERS_EVERY_MS, is_forced=False)
+    assert (meter.is_behind, meter.counters[0].records_in) == (False, 5)
 
 
 def test_received_tables_are_measured_by_their_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

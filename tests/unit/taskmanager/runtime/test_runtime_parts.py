@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     Edge,
     EndOfInput,
     FailureCause,
+    FailurePlace,
     JobGraph,
     Layout,
     Participant,
@@ -33,7 +34,7 @@ from lockgate_taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS
 from lockgate_taskmanager.exchange.peers import PeerChannels
-from lockgate_taskmanager.runtime.failures import LONGEST_TEXT, cause_of, text_of
+from lockgate_taskmanager.runtime.failures import LONGEST_TEXT, LONGEST_TRACEBACK, cause_of, place_of, text_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.process import USER_ERROR, run
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
@@ -115,6 +116,20 @@ def test_a_wrong_setting_ends_the_process_with_one_line(capsys: pytest.CaptureFi
 )
 def test_every_error_has_its_cause(error: Exception, cause: FailureCause) -> None:
     assert cause_of(error) is cause
+
+
+def test_the_place_of_an_error_has_the_authors_traceback_masked_and_cut() -> None:
+    place = FailurePlace("sql-1")
+    assert place_of(UserError("no column x"), place) is place
+    assert place_of(UserError("no column x"), None) is None
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: password=hunter2'
+    found = place_of(UserError(text), place)
+    assert found is not None
+    assert (found.operator_id, found.traceback.splitlines()[1]) == ("sql-1", '  File "a.py", line 3, in f')
+    assert "hunter2" not in found.traceback
+    long = place_of(UserError(text + "x" * 20_000), None)
+    assert long is not None
+    assert len(long.traceback) < LONGEST_TRACEBACK + 10
 
 
 def test_the_text_of_an_error_is_its_sentence_and_never_endless() -> None:

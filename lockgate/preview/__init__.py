@@ -1,0 +1,1 @@
+"""A pipeline on a sample of its input, in one process and without a cluster."""

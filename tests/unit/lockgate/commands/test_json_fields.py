@@ -1,0 +1,61 @@
+"""The fields of `--json` are those of docs/command-line.md: scripts rely on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lockgate_proto import messages as m
+
+from lockgate import shapes
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "command-line.md"
+CHECKPOINT = m.CompletedCheckpoint(7, "file:///s", "crc32:0", 1, 1, m.CheckpointKind.CHECKPOINT)
+STATUS = m.JobStatus(
+    "k",
+    state=m.JobState.FAILED,
+    operators=(m.OperatorStatus("o", "o", "v"),),
+    subtasks=(m.SubtaskStatusView("v", 0, "tm", "RUNNING"),),
+    last_checkpoint=CHECKPOINT,
+    storage_trouble=m.StorageTrouble(1, "away"),
+    failure=m.JobFailure(m.FailureCause.FAULT, "v", 0, m.FailurePlace("o", "c", (m.SplitRange("s", 0, 1),)), 1, 1),
+)
+CLUSTER = m.ClusterStatus(
+    m.LeaderRecord(1, "h:1", "0x1", 7),
+    (m.TaskManagerStatus("tm", "h:2", 8, 2, 1),),
+    (m.CoordinatorStatus("c", "h:1", 7, True),),
+)
+
+
+def fields(value: Any) -> Iterator[str]:
+    """Of an object and of all in it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from fields(item)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from fields(item)
+
+
+def test_every_field_is_documented() -> None:
+    shown = [
+        shapes.job_json(STATUS),
+        shapes.submission_json(STATUS, m.SubmitResponse("k", "run", True)),
+        dict.fromkeys(shapes.rescaled_json(STATUS)),
+        dict.fromkeys(shapes.status_json(CLUSTER, [STATUS])),
+        shapes.status_json(CLUSTER, ())["task_managers"],
+        shapes.status_json(CLUSTER, ())["coordinators"],
+        shapes.leader_json(m.LeaderRecord()),
+        shapes.event_json(m.JobEvent(m.JobEventKind.FIRST_RECORD)),
+    ]
+    documented = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert set(fields(shown)) - documented == set()
+
+
+def test_the_shape_of_a_submission_and_of_a_rescaled_job() -> None:
+    found = shapes.submission_json(STATUS, m.SubmitResponse("k", "run-1", False, ("w",)))
+    assert (found["key"], found["run_id"], found["created"], found["warnings"]) == ("k", "run-1", False, ["w"])
+    assert shapes.rescaled_json(STATUS)["parallelism"] == {"v": 1}
