@@ -392,8 +392,7 @@ class JobMaster:
         if starting and attempt.execution.all_started:
             self._restarts.storage.over()
             self._move(m.JobState.RUNNING, now_ms)
-            self._emit(m.JobEventKind.ATTEMPT_DEPLOYED, f"all {len(attempt.execution.subtasks)} subtasks run")
-            self._out += attempt.early_record()
+            self._out += attempt.all_run()
             stopped_with = self._orders.carried_out_by(snapshots.completed)
             self._to_snapshots(self._attempts.running(stopped_with, now_ms), now_ms)
         if self._life.state is m.JobState.RUNNING and attempt.execution.all_exhausted:
