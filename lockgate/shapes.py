@@ -124,11 +124,17 @@ def forward_edges(status: JobStatus) -> list[EdgeView]:
 
 def subtask_json(subtask: SubtaskStatusView) -> Json:
     """One of a job."""
+    load = subtask.load
     return {
         "vertex": subtask.vertex_id,
         "subtask": subtask.subtask,
         "task_manager": subtask.task_manager_id,
         "state": subtask.state,
+        "busy": load and load.busy_permille / 1000,
+        "backpressured": load and load.backpressured_permille / 1000,
+        "idle": load and (1000 - load.busy_permille - load.backpressured_permille) / 1000,
+        "watermark_unix_ms": load and load.watermark_unix_ms,
+        "lag_ms": load and load.lag_ms,
     }
 
 

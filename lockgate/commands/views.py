@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from lockgate_common.printable import printable
-from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
+from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus, SubtaskLoad
 
 from lockgate.shapes import mode_name, state_kind
 
@@ -64,11 +64,12 @@ def job_text(status: JobStatus) -> str:
         ]
         lines += ["", table(("OPERATOR", "NAME", "RECORDS IN", "RECORDS OUT"), rows, right=(2, 3))]
     if status.subtasks:
-        rows = [
-            (subtask.vertex_id, str(subtask.subtask), subtask.task_manager_id or "-", subtask.state)
-            for subtask in status.subtasks
+        found = [
+            (each.vertex_id, str(each.subtask), each.task_manager_id or "-", each.state, *_load_cells(each.load))
+            for each in status.subtasks
         ]
-        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), rows, right=(1,))]
+        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG")
+        lines += ["", table(header, found, right=(1, 4, 5, 6, 7))]
     lines += [
         f"{operator.records_late:,} records arrived too late for {operator.name}"
         for operator in status.operators
@@ -93,6 +94,19 @@ def job_text(status: JobStatus) -> str:
     ]
     lines += ["", checkpoint_line(status)]
     return printable("\n".join(lines))
+
+
+def _load_cells(load: SubtaskLoad | None) -> tuple[str, str, str, str]:
+    if load is None:
+        return "-", "-", "-", "-"
+    shares = (load.busy_permille, load.backpressured_permille, 1000 - load.busy_permille - load.backpressured_permille)
+    busy, backpressured, idle = (percent(share / 1000) for share in shares)
+    return busy, backpressured, idle, "-" if load.lag_ms is None else f"{load.lag_ms / 1000:,.1f} s"
+
+
+def percent(share: float) -> str:
+    """A share of 1."""
+    return f"{share:.0%}"
 
 
 def checkpoint_line(status: JobStatus) -> str:

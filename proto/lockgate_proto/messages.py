@@ -1086,6 +1086,21 @@ class StragglerReplacement:
 
 
 @dataclass(frozen=True, slots=True)
+class SubtaskLoad:
+    """What a subtask did in the last seconds, and how far it has come in event time. The rest of the time it was idle: it had no input, or aligned barriers."""
+
+    # Thousandths of its time.
+    busy_permille: int = 0
+    # It waited because its outputs were full.
+    backpressured_permille: int = 0
+    # Event time up to which it has everything. Unset: none yet, or its input has ended.
+    watermark_unix_ms: int | None = None
+    # From the watermark to its task manager's clock. Unset without a watermark, and while its sources have nothing to
+    # read.
+    lag_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoryLine:
     """One event that a state machine handled, and what followed from it."""
 
@@ -1209,6 +1224,7 @@ class SubtaskCounters:
     at_work: str = ""
     # How long that call has been running.
     at_work_ms: int = 0
+    load: SubtaskLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1829,6 +1845,8 @@ class SubtaskStatusView:
     subtask: int = 0
     task_manager_id: str = ""
     state: str = ""
+    # Unset until it is known.
+    load: SubtaskLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus
 
+from lockgate.loads import VertexLoad, vertex_loads
 from lockgate.shapes import (
     Json,
     checkpoint_json,
@@ -101,6 +102,7 @@ def _vertices(status: JobStatus) -> list[Json]:
     for (vertex, state), count in Counter((each.vertex_id, each.state) for each in status.subtasks).items():
         operators.setdefault(vertex, [])
         states.setdefault(vertex, {})[state] = count
+    loads = vertex_loads(status.subtasks)
     return [
         {
             "id": vertex,
@@ -109,6 +111,19 @@ def _vertices(status: JobStatus) -> list[Json]:
             "states": states.get(vertex, {}),
             "records_in": chain[0].records_in if chain else 0,
             "records_out": chain[-1].records_out if chain else 0,
+            **_load_json(loads.get(vertex)),
         }
         for vertex, chain in operators.items()
     ]
+
+
+def _load_json(load: VertexLoad | None) -> Json:
+    """All None while no subtask has reported."""
+    return {
+        "busy": load and round(load.busy, 3),
+        "backpressured": load and round(load.backpressured, 3),
+        "idle": load and round(load.idle, 3),
+        "busiest": load and load.busiest,
+        "watermark_unix_ms": load and load.watermark_unix_ms,
+        "lag_ms": load and load.lag_ms,
+    }

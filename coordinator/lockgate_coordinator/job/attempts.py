@@ -181,17 +181,21 @@ class Attempts:
         attempt = self.current
         if attempt is None:
             return []
-        self.counters.update(event.counters, attempt.owns)
-        self._at_work.update(event.counters, attempt.owns)
+        execution = attempt.execution
+        reports = [(key, report) for report in event.counters if (key := execution.key_of(report.subtask)) is not None]
+        for key, report in reports:
+            self.counters.update(key, report)
+            self._at_work.update(key, report)
+            if report.load is not None:
+                execution.loaded(key, report.load)
         effects: list[AttemptEffect | Relocation] = [
             self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
         ]
-        if attempt.running_ms is None or attempt.execution.all_exhausted or self.is_ending:
+        if attempt.running_ms is None or execution.all_exhausted or self.is_ending:
             return effects
-        for reported in event.counters:
-            if reported.subtask is not None and reported.effort is not None and attempt.owns(reported.subtask):
-                key = (reported.subtask.vertex_id, reported.subtask.subtask)
-                self.stragglers.reported(key, reported.effort, now_ms)
+        for key, report in reports:
+            if report.effort is not None:
+                self.stragglers.reported(key, report.effort, now_ms)
         found = self.stragglers.look(event.spares, now_ms)
         if isinstance(found, MoveRejected):
             effects.append(self.event(JobEventKind.SUBTASK_STAYS, found.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 
-from lockgate_proto.messages import JobGraph, OperatorCounters, OperatorStatus, SubtaskCounters, SubtaskId, SubtaskState
+from lockgate_proto.messages import JobGraph, OperatorCounters, OperatorStatus, SubtaskCounters, SubtaskState
 
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
 
@@ -30,7 +30,7 @@ class JobCounters:
     def __init__(self, graph: JobGraph) -> None:
         """graph: normalized."""
         self._graph = graph
-        self._latest: dict[tuple[str, int], tuple[OperatorCounters, ...]] = {}
+        self._latest: dict[SubtaskKey, tuple[OperatorCounters, ...]] = {}
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
 
@@ -41,12 +41,10 @@ class JobCounters:
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead
         }
 
-    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Takes newer totals from a heartbeat, of subtasks of the current attempt (`owns`) only."""
-        for counter in counters:
-            if counter.subtask is not None and owns(counter.subtask):
-                self._latest[(counter.subtask.vertex_id, counter.subtask.subtask)] = counter.counters
-                self._ahead.update(counters.operator_id for counters in counter.counters if counters.records_ahead)
+    def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
+        """Takes newer totals of a subtask of the current attempt from a heartbeat."""
+        self._latest[key] = report.counters
+        self._ahead.update(counters.operator_id for counters in report.counters if counters.records_ahead)
 
     def newly_ahead(self) -> tuple[OperatorStatus, ...]:
         """Operators that have met records too far ahead of the clock, each once."""
@@ -83,16 +81,12 @@ class AtWork:
     def __init__(self) -> None:
         self._reported: dict[SubtaskKey, tuple[str, int]] = {}
 
-    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Takes the calls from a heartbeat, of subtasks of the current attempt (`owns`) only."""
-        for counter in counters:
-            if counter.subtask is None or not owns(counter.subtask):
-                continue
-            key = (counter.subtask.vertex_id, counter.subtask.subtask)
-            if counter.at_work:
-                self._reported[key] = (counter.at_work, counter.at_work_ms)
-            else:
-                self._reported.pop(key, None)
+    def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
+        """Takes the call of a subtask of the current attempt from a heartbeat."""
+        if report.at_work:
+            self._reported[key] = (report.at_work, report.at_work_ms)
+        else:
+            self._reported.pop(key, None)
 
     def clear(self) -> None:
         """A new attempt begins."""

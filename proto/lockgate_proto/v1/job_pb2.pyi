@@ -1,6 +1,7 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from lockgate_proto.v1 import load_pb2 as _load_pb2
 from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -310,16 +311,18 @@ class EdgeView(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[_graph_pb2.Partitioning, str]] = ..., side_output: _Optional[str] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state", "load")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     subtask: int
     task_manager_id: str
     state: str
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    load: _load_pb2.SubtaskLoad
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...
 
 class StorageTrouble(_message.Message):
     __slots__ = ("since_unix_ms", "reason")

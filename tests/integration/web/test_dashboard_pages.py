@@ -136,6 +136,26 @@ def test_the_keyboard_reaches_a_vertex_and_an_action(shown: Site, browser: Any) 
     until(browser, "document.querySelector('dialog').textContent.includes('Done: savepoint')")
 
 
+def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -> None:
+    manager = shown.task_manager
+    assert manager is not None
+    subtask = m.SubtaskId(manager.running[0], "count", 0)
+    load = m.SubtaskLoad(730, 120, 1_700_000_000_000, 95_000)
+    manager.send(m.Heartbeat(1, (m.SubtaskCounters(subtask, load=load),)))
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    box = "document.getElementById('vertex-count')"
+    until(browser, f"{box}.textContent.includes('73 % busy, 12 % waits, lag 2 min')")
+    assert until(browser, f"[...{box}.querySelectorAll('.heat')].map(each => each.getAttribute('class')).join()") == (
+        "heat busy,heat busy,heat backpressured,heat idle"
+    )
+    assert not browser.execute_script(
+        "return document.getElementById('vertex-source').querySelectorAll('.heat').length"
+    )
+    rows = "[...document.querySelectorAll('table[aria-label=Subtasks] tbody tr')]"
+    texts = f"{rows}.map(row => [...row.cells].map(each => each.textContent).join('|'))"
+    until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min'))")
+
+
 def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser: Any) -> None:
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-source')")

@@ -81,6 +81,19 @@ def test_only_what_is_sent_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     assert built == list(large.subtasks[300 : 300 + PAGE])
 
 
+def test_a_vertex_is_as_busy_as_its_subtasks() -> None:
+    subtasks = [m.SubtaskStatusView("a", number, "tm", "RUNNING") for number in range(2)]
+    loaded = (replace(subtasks[0], load=m.SubtaskLoad(800, 100, 5_000, 250)), subtasks[1])
+    found = live_json(replace(LOOP, subtasks=loaded))["vertices"]
+    load = ("busy", "backpressured", "idle", "busiest", "watermark_unix_ms", "lag_ms")
+    assert [found[0][name] for name in load] == [0.8, 0.1, 0.1, 0.8, 5_000, 250]
+    assert [found[1][name] for name in load] == [None] * 6
+    page = subtasks_json(replace(LOOP, subtasks=loaded), "a", 0)["subtasks"]
+    names = [name for name in load if name != "busiest"]
+    assert [page[0][name] for name in names] == [0.8, 0.1, 0.1, 5_000, 250]
+    assert [page[1][name] for name in names] == [None] * 5
+
+
 def test_a_page_of_ten_thousand_subtasks_is_small() -> None:
     subtasks = tuple(m.SubtaskStatusView("a", number, f"tm-{number % 50}", "RUNNING") for number in range(10_000))
     large = m.JobStatus("k", operators=LOOP.operators, subtasks=subtasks, edges=LOOP.edges)

@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     SplitsDiscovered,
     SplitState,
     SubtaskCounters,
+    SubtaskLoad,
     SubtaskPhase,
     TriggerCheckpoint,
 )
@@ -244,6 +245,21 @@ def test_counters_are_summed_over_subtasks_and_restored_with_the_state() -> None
     driver.give(events.CountersReported((late,)))
     views = {operator.operator_id: operator for operator in driver.master.status().operators}
     assert (views["counts"].records_in, views["counts"].records_out, views["counts"].vertex_id) == (20, 6, "count")
+
+
+def test_the_load_of_a_running_subtask_is_shown() -> None:
+    driver = Driver().run()
+
+    def loads() -> dict[str, SubtaskLoad | None]:
+        return {f"{view.vertex_id}-{view.subtask}": view.load for view in driver.master.status().subtasks}
+
+    assert set(loads().values()) == {None}
+    for load in (SubtaskLoad(100), SubtaskLoad(900, 50, 7, 8)):
+        driver.give(events.CountersReported((SubtaskCounters(subtask("count", 1), load=load),)))
+    driver.give(events.CountersReported((SubtaskCounters(subtask("count", 0, 9), load=SubtaskLoad(1)),)))
+    assert loads() == {"read-0": None, "read-1": None, "count-0": None, "count-1": SubtaskLoad(900, 50, 7, 8)}
+    driver.all_report(EXHAUSTED)
+    assert set(loads().values()) == {None}, "its watermark stands still for good: that is no lag"
 
 
 def test_the_first_records_too_far_ahead_of_the_clock_are_reported_once() -> None:
