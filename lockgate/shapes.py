@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     LeaderRecord,
     Partitioning,
     StorageTrouble,
+    SubtaskSnapshot,
     SubtaskStatusView,
 )
 
@@ -49,6 +50,21 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "unaligned": checkpoint.unaligned,
         "channel_state_bytes": checkpoint.channel_state_bytes,
         "token": checkpoint.token,
+    }
+
+
+def snapshot_json(part: SubtaskSnapshot) -> Json:
+    """What one subtask contributed to a checkpoint."""
+    return {
+        "vertex": part.vertex_id,
+        "subtask": part.subtask,
+        "task_manager": part.task_manager_id,
+        "duration_ms": part.duration_ms,
+        "size_bytes": part.size_bytes,
+        "written_bytes": part.written_bytes,
+        "sync_ms": part.sync_us / 1000,
+        "upload_ms": part.async_ms,
+        "alignment_ms": part.alignment_ms,
     }
 
 

@@ -1743,6 +1743,43 @@ class ListCheckpointsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class GetCheckpointRequest:
+    """Asks for the parts of a completed checkpoint."""
+
+    job_key: str = ""
+    checkpoint_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GetCheckpointResponse:
+    """The parts of a completed checkpoint, in the order in which they were acknowledged."""
+
+    subtasks: tuple[SubtaskSnapshot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSnapshot:
+    """What one subtask contributed to a checkpoint."""
+
+    vertex_id: str = ""
+    subtask: int = 0
+    # Where it ran.
+    task_manager_id: str = ""
+    # From the trigger to the arrival of its acknowledgement at the leader.
+    duration_ms: int = 0
+    # Its state, with what earlier checkpoints have written and this one refers to.
+    size_bytes: int = 0
+    # The part of it that this checkpoint wrote itself.
+    written_bytes: int = 0
+    # As in AcknowledgeCheckpoint.
+    sync_us: int = 0
+    # As in AcknowledgeCheckpoint.
+    async_ms: int = 0
+    # As in AcknowledgeCheckpoint.
+    alignment_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GetStoryRequest:
     """Asks for a job's story."""
 

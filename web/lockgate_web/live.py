@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus
+from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, SubtaskSnapshot
 
 from lockgate.loads import VertexLoad, vertex_loads
 from lockgate.shapes import (
@@ -18,6 +18,7 @@ from lockgate.shapes import (
     forward_edges,
     job_json,
     leader_json,
+    snapshot_json,
     status_json,
     subtask_json,
     summary_json,
@@ -92,6 +93,13 @@ def subtasks_json(status: JobStatus, vertex: str, offset: int) -> Json:
     found = [subtask for subtask in status.subtasks if vertex in ("", subtask.vertex_id)]
     page = [subtask_json(subtask) for subtask in found[offset : offset + PAGE]]
     return {"total": len(found), "offset": offset, "subtasks": page}
+
+
+def snapshots_json(checkpoint_id: int, parts: Sequence[SubtaskSnapshot], vertex: str, offset: int) -> Json:
+    """A page of the parts of a checkpoint, the slowest first, of all vertices for "". total: on all pages."""
+    found = sorted((part for part in parts if vertex in ("", part.vertex_id)), key=lambda part: -part.duration_ms)
+    page = [snapshot_json(part) for part in found[offset : offset + PAGE]]
+    return {"id": checkpoint_id, "total": len(found), "offset": offset, "subtasks": page}
 
 
 def _vertices(status: JobStatus) -> list[Json]:

@@ -85,6 +85,20 @@ SCHEMAS: dict[str, Schema] = {
             "unaligned": _YES,
         }
     ),
+    "CheckpointParts": _object(
+        {
+            **_wholes("id", "total", "offset"),
+            "subtasks": _list(
+                _object(
+                    {
+                        **_texts("vertex", "task_manager"),
+                        **_wholes("subtask", "duration_ms", "size_bytes", "written_bytes", "upload_ms", "alignment_ms"),
+                        "sync_ms": _NUMBER,
+                    }
+                )
+            ),
+        }
+    ),
     "Failure": _object(
         {
             **_texts("cause", "vertex", "operator", "column"),

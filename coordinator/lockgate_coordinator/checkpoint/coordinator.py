@@ -88,6 +88,7 @@ class CheckpointCoordinator:
         self._savepoints = SavepointQueue()
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
+        self._places: tuple[str, ...] = ()
         self._suspended = False
         self._failures = CheckpointFailures(setting.options.tolerable_failures)
         self._full_next = False  # the base of an increment was missing
@@ -188,7 +189,7 @@ class CheckpointCoordinator:
     def _started(self, event: AttemptRunning, now_ms: int) -> list[CheckpointEffect]:
         """Also discards what earlier leaders left undeleted: only now, so that a failover does not wait for it."""
         self._attempt = event.attempt
-        self._subtasks = event.subtasks
+        self._subtasks, self._places = event.subtasks, event.places
         if event.vertices:
             self._setting = replace(self._setting, vertices=event.vertices)
         self.final = FinalCheckpoint(f"attempt {event.attempt.attempt} of job {event.attempt.job_key}")
@@ -261,6 +262,7 @@ class CheckpointCoordinator:
             request_id=request.request_id if request else None,
             deadline_ms=request.deadline_ms if request else None,
             completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
+            places=self._places,
         )
         self._pending.add(begun)
         return [PersistCheckpointId(checkpoint_id)]
@@ -401,6 +403,7 @@ class CheckpointCoordinator:
         pending.move(PendingState.COMPLETED, now_ms)
         self._remove_pending(pending, now_ms)
         self.completed.add(checkpoint, metadata)
+        self.completed.details.keep(pending.details)
         self.completed_count += 1
         self.newest_triggered_ms = pending.triggered_ms
         if pending.completed_id == 0 and pending.kind is not CheckpointKind.SAVEPOINT:

@@ -127,13 +127,14 @@ class AttemptRunning:
     """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only.
 
     vertices: the graph's shape in this attempt, empty when it is as at the start. stopped_with: id of the savepoint
-    that it started from, when that is the one that a stop has led to; else 0.
+    that it started from, when that is the one that a stop has led to; else 0. places: the task manager of slot i.
     """
 
     attempt: AttemptId
     subtasks: frozenset[SubtaskKey]
     vertices: tuple[VertexShape, ...] = ()
     stopped_with: int = 0
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

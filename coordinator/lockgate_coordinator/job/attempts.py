@@ -144,7 +144,8 @@ class Attempts:
         assert self.current is not None
         self.current.running_ms, execution = now_ms, self.current.execution
         self.stragglers.running(execution.places(), now_ms)
-        return AttemptRunning(self.current.id, execution.subtasks, vertex_shapes(self.graph), stopped_with)
+        shapes = vertex_shapes(self.graph)
+        return AttemptRunning(self.current.id, execution.subtasks, shapes, stopped_with, self.places)
 
     def count_from(self, metadata: CheckpointMetadata | None) -> None:
         """Resets the counters to those of this snapshot."""

@@ -216,6 +216,42 @@ class ListCheckpointsResponse(_message.Message):
     checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
     def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
 
+class GetCheckpointRequest(_message.Message):
+    __slots__ = ("job_key", "checkpoint_id")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    checkpoint_id: int
+    def __init__(self, job_key: _Optional[str] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class GetCheckpointResponse(_message.Message):
+    __slots__ = ("subtasks",)
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskSnapshot]
+    def __init__(self, subtasks: _Optional[_Iterable[_Union[SubtaskSnapshot, _Mapping]]] = ...) -> None: ...
+
+class SubtaskSnapshot(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "duration_ms", "size_bytes", "written_bytes", "sync_us", "async_ms", "alignment_ms")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SYNC_US_FIELD_NUMBER: _ClassVar[int]
+    ASYNC_MS_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    task_manager_id: str
+    duration_ms: int
+    size_bytes: int
+    written_bytes: int
+    sync_us: int
+    async_ms: int
+    alignment_ms: int
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., duration_ms: _Optional[int] = ..., size_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ...) -> None: ...
+
 class GetStoryRequest(_message.Message):
     __slots__ = ("job_key",)
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]

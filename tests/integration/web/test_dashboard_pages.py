@@ -156,6 +156,18 @@ def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -
     until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min'))")
 
 
+def test_a_click_on_a_checkpoint_shows_its_subtasks(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#checkpoints")
+    until(browser, "document.querySelector('button.link')")
+    browser.execute_script("document.querySelector('button.link').focus()")
+    webdriver.ActionChains(browser).send_keys(Keys.ENTER).perform()
+    rows = "[...document.querySelectorAll('table[aria-label^=\"Subtasks of\"] tbody tr')].map(each => each.textContent)"
+    until(browser, f"{rows}.length === 2 && {rows}.some(each => each.startsWith('count0'))")
+    assert Axe().run(browser)["violations"] == []
+    browser.execute_script("document.getElementById('close-parts').click()")
+    until(browser, f"!{rows}.length || document.querySelector('section[hidden]')")
+
+
 def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser: Any) -> None:
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-source')")

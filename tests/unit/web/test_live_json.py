@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from lockgate_proto import messages as m
 from lockgate_web import live
-from lockgate_web.live import PAGE, graph_json, live_json, overview_json, subtasks_json
+from lockgate_web.live import PAGE, graph_json, live_json, overview_json, snapshots_json, subtasks_json
 
 from lockgate import shapes
 
@@ -92,6 +92,16 @@ def test_a_vertex_is_as_busy_as_its_subtasks() -> None:
     names = [name for name in load if name != "busiest"]
     assert [page[0][name] for name in names] == [0.8, 0.1, 0.1, 5_000, 250]
     assert [page[1][name] for name in names] == [None] * 5
+
+
+def test_the_slowest_subtasks_of_a_checkpoint_come_first() -> None:
+    parts = [m.SubtaskSnapshot("ab"[number % 2], number, "tm", number % 1_000, 9) for number in range(2_000)]
+    found = snapshots_json(7, parts, "", 0)
+    assert (found["id"], found["total"], len(found["subtasks"])) == (7, 2_000, PAGE)
+    assert [part["duration_ms"] for part in found["subtasks"][:3]] == [999, 999, 998]
+    assert snapshots_json(7, parts, "a", 900)["subtasks"][-1]["duration_ms"] == 0
+    assert {part["vertex"] for part in snapshots_json(7, parts, "b", 100)["subtasks"]} == {"b"}
+    assert snapshots_json(7, (), "", 0) == {"id": 7, "total": 0, "offset": 0, "subtasks": []}
 
 
 def test_a_page_of_ten_thousand_subtasks_is_small() -> None:
