@@ -118,19 +118,8 @@ def job_json(status: JobStatus) -> Json:
 
 
 def totals_json(status: JobStatus) -> Json:
-    """What the first operators of vertices without inputs read, and the last ones of those without outputs got.
-
-    None for a job that ended under another leader: its result does not say which operator was where.
-    """
-    if any(not operator.vertex_id for operator in status.operators):
-        return {"records_read": None, "records_written": None}
-    entered, left = ({getattr(edge, end) for edge in forward_edges(status)} for end in ("target", "source"))
-    firsts = {operator.vertex_id: operator for operator in reversed(status.operators)}
-    lasts = {operator.vertex_id: operator for operator in status.operators}
-    return {
-        "records_read": sum(operator.records_out for vertex, operator in firsts.items() if vertex not in entered),
-        "records_written": sum(operator.records_in for vertex, operator in lasts.items() if vertex not in left),
-    }
+    """What its sources have read, and what its last operators got; None where that is not known any more."""
+    return {"records_read": status.records_read, "records_written": status.records_written}
 
 
 def forward_edges(status: JobStatus) -> list[EdgeView]:

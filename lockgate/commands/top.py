@@ -103,10 +103,8 @@ class View:
         from lockgate.client import TERMINAL
         from lockgate.commands.views import first_line, percent, size
         from lockgate.loads import vertex_loads
-        from lockgate.shapes import totals_json
 
-        totals, last = totals_json(job), job.last_checkpoint
-        read, written = totals["records_read"], totals["records_written"]  # None where they are not known any more
+        last, read, written = job.last_checkpoint, job.records_read, job.records_written  # None: not known
         loads = vertex_loads(job.subtasks).values()
         rate = "-" if read is None else f"{self._rates.add(job.job_key, read, now_s):,.0f}"
         return (

@@ -586,6 +586,10 @@ class JobResult:
     stopped_with: int = 0
     # Describes `error`, if an attempt failed.
     failure: JobFailure | None = None
+    # As in JobStatus.
+    records_read: int | None = None
+    # As in JobStatus.
+    records_written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1930,6 +1934,11 @@ class JobStatus:
     failure: JobFailure | None = None
     # Of a job that has not ended.
     edges: tuple[EdgeView, ...] = ()
+    # What its sources have put out. Unset: not known, of a job that could not run, or that ended under an older
+    # version.
+    records_read: int | None = None
+    # What has reached the last operators of vertices from which nothing goes on; unset as above.
+    records_written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

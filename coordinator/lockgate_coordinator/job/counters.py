@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 
-from lockgate_proto.messages import JobGraph, OperatorCounters, OperatorStatus, SubtaskCounters, SubtaskState
+from lockgate_proto.messages import (
+    JobGraph,
+    OperatorCounters,
+    OperatorStatus,
+    Partitioning,
+    SubtaskCounters,
+    SubtaskState,
+)
 
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
 
@@ -30,6 +37,11 @@ class JobCounters:
     def __init__(self, graph: JobGraph) -> None:
         """graph: normalized."""
         self._graph = graph
+        edges = [edge for edge in graph.edges if edge.partitioning is not Partitioning.FEEDBACK]
+        entered, left = {edge.target for edge in edges}, {edge.source for edge in edges}
+        chains = {vertex.id: vertex.operators for vertex in graph.vertices if vertex.operators}
+        self._firsts = frozenset(chain[0].id for vertex, chain in chains.items() if vertex not in entered)
+        self._lasts = frozenset(chain[-1].id for vertex, chain in chains.items() if vertex not in left)
         self._latest: dict[SubtaskKey, tuple[OperatorCounters, ...]] = {}
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
@@ -63,6 +75,15 @@ class JobCounters:
             for vertex in self._graph.vertices
             for operator in vertex.operators
         )
+
+    def read_and_written(self, totals: Iterable[OperatorCounters | OperatorStatus]) -> tuple[int, int]:
+        """What the first operators of vertices without inputs put out, and the last ones of those without outputs got.
+
+        totals: of every operator.
+        """
+        found = tuple(totals)
+        read = sum(total.records_out for total in found if total.operator_id in self._firsts)
+        return read, sum(total.records_in for total in found if total.operator_id in self._lasts)
 
     def views(self) -> tuple[OperatorStatus, ...]:
         """For JobStatus, in graph order."""

@@ -369,7 +369,7 @@ class StorageTrouble(_message.Message):
     def __init__(self, since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -392,6 +392,8 @@ class JobStatus(_message.Message):
     STRAGGLER_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_READ_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -414,7 +416,9 @@ class JobStatus(_message.Message):
     straggler: str
     failure: _failure_pb2.JobFailure
     edges: _containers.RepeatedCompositeFieldContainer[EdgeView]
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ...) -> None: ...
+    records_read: int
+    records_written: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("kind", "unix_us", "attempt", "checkpoint_id", "token", "text")
