@@ -182,7 +182,7 @@ def test_the_metadata_holds_what_a_restore_needs() -> None:
 def test_checkpoint_listing_has_no_metadata() -> None:
     driver = Driver().run()
     driver.complete()
-    assert [checkpoint.metadata for checkpoint in driver.master.checkpoints()] == [b""]
+    assert [checkpoint.metadata for checkpoint in driver.master.checkpoints().all()] == [b""]
 
 
 def test_the_older_checkpoint_is_discarded_after_the_newer_one_is_complete() -> None:
@@ -370,4 +370,4 @@ def test_retained_checkpoints_are_kept(retained: int) -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(retained=retained))).run()
     for _ in range(5):
         driver.complete()
-    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [5, 4, 3, 2, 1][:retained]
+    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all()] == [5, 4, 3, 2, 1][:retained]
