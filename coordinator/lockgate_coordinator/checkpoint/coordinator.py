@@ -287,6 +287,7 @@ class CheckpointCoordinator:
             return []
         options = self._setting.options
         pending.triggered(now_ms, options.timeout_ms)
+        pending.details.triggered_unix_ms = now_ms + self._setting.unix_offset_ms
         if self._may_overtake(pending):
             pending.turn_at_ms = now_ms + options.aligned_timeout_ms
             pending.unaligned = options.aligned_timeout_ms == 0
@@ -415,7 +416,7 @@ class CheckpointCoordinator:
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
         if newest is not None:
-            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive))
+            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive, pending.details))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
         if self.final.ends_job and pending.kind is CheckpointKind.SAVEPOINT:  # none can follow it
@@ -443,7 +444,8 @@ class CheckpointCoordinator:
         alive = pending.attempt == self._attempt
         if was_triggered:
             self.aborted_count += 1
-            effects.append(CheckpointAborted(pending.attempt, pending.checkpoint_id, reason, text, alive))
+            number = pending.checkpoint_id
+            effects.append(CheckpointAborted(pending.attempt, number, reason, text, alive, pending.details))
             effects.append(DiscardPending(pending.checkpoint_id))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, error=f"The savepoint failed: {text}."))

@@ -22,6 +22,7 @@ class SnapshotDetails:
     def __init__(self, checkpoint_id: int, places: Sequence[str]) -> None:
         """places: the task manager of slot i, in which subtask i of every vertex is."""
         self.checkpoint_id = checkpoint_id
+        self.triggered_unix_ms = 0
         self._places = places
         self._keys: list[SubtaskKey] = []
         self._numbers = array("q")

@@ -63,6 +63,7 @@ class ExecutionGraph:
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
         self._outdated: set[SubtaskKey] = set()  # of the views: made again for the next status, if anybody asks
+        self._started_ms: dict[SubtaskKey, int] = {}
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)
         self._sources = frozenset(vertex.id for vertex in source_vertices(graph))
@@ -101,6 +102,7 @@ class ExecutionGraph:
         self._story.note(f"{key[0]}-{key[1]} reports {phase.name}", now_ms)
         self._phase[key] = self._story.move(ALLOWED, before, phase, now_ms)
         self._outdated.add(key)
+        self._started_ms.setdefault(key, now_ms)
         self._not_started += self._is_started(before) - self._is_started(phase)
         self._not_exhausted += (before is Phase.EXHAUSTED) - (phase is Phase.EXHAUSTED)
         return True
@@ -113,6 +115,11 @@ class ExecutionGraph:
     def started(self, key: SubtaskKey) -> bool:
         """True once the subtask has reported that it runs."""
         return self._is_started(self._phase[key])
+
+    @property
+    def started_ms(self) -> Mapping[SubtaskKey, int]:
+        """When each subtask first reported. It does not change any more once all have started."""
+        return self._started_ms
 
     @staticmethod
     def _is_started(phase: Phase) -> bool:

@@ -50,6 +50,7 @@ from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
 from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
+from lockgate_coordinator.job.trace import Starts
 
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
@@ -93,7 +94,11 @@ class Attempts:
     def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: Reason | None = None) -> Emit:
         """An event of the job in the newest attempt. reason: see Emit."""
         event = JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text)
-        return Emit(event, reason)
+        attempt = self.current if kind is JobEventKind.ATTEMPT_DEPLOYED else None
+        if attempt is None or attempt.deployed_ms is None:
+            return Emit(event, reason)
+        execution = attempt.execution
+        return Emit(event, parts=Starts(attempt.deployed_ms, execution.started_ms, execution.task_manager_of))
 
     # the next attempt
 

@@ -94,7 +94,7 @@ class JobRunner:
         self._error, self._closed = "", False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
         self._publisher = StatusPublisher(services, self._view, first)
-        self.hub, self.meters = self._publisher.hub, self._publisher.meters
+        self.hub, self.meters, self.note = self._publisher.hub, self._publisher.meters, self._publisher.note
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
