@@ -168,6 +168,26 @@ def test_a_click_on_a_checkpoint_shows_its_subtasks(shown: Site, browser: Any) -
     until(browser, f"!{rows}.length || document.querySelector('section[hidden]')")
 
 
+def test_a_savepoint_is_taken_on_the_page_of_checkpoints(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#checkpoints")
+    until(browser, "document.getElementById('take-savepoint')")
+    browser.execute_script("document.getElementById('take-savepoint').click()")
+    until(browser, "document.querySelector('dialog[open]')")
+    browser.execute_script("document.getElementById('confirm').click()")
+    until(browser, "document.querySelector('dialog').textContent.includes('Done: savepoint')")
+
+
+def test_rates_around_a_failover_are_drawn(shown: Site, browser: Any, new_task_manager: NewTaskManager) -> None:
+    """As far as the page was open: a restart here, whose job goes on on another task manager."""
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
+    until(browser, "document.getElementById('connection').className === 'live'")
+    assert shown.task_manager is not None
+    shown.task_manager.die()
+    new_task_manager("tm-next").connect(shown.leader.address)
+    until(browser, "document.querySelectorAll('svg.course path.spark').length")
+    assert Axe().run(browser)["violations"] == []
+
+
 def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser: Any) -> None:
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-source')")

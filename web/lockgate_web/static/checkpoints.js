@@ -1,8 +1,8 @@
 // The history of checkpoints and savepoints.
-import { confirmed } from "./actions.js";
+import { confirmed, savepointTaken } from "./actions.js";
 import { plot } from "./charts.js";
 import { h, pager, show, table } from "./dom.js";
-import { clock, millis, moment, size, words } from "./format.js";
+import { ENDED, clock, millis, moment, size, words } from "./format.js";
 
 const ROWS = 50;
 const POINTS = 60;
@@ -56,6 +56,11 @@ export function checkpointsPart(place, model) {
       h("button", { class: "plain", id: "close-parts", onclick: () => choose(found.id) }, "Close")];
   }
 
+  async function savepoint() {
+    await savepointTaken(model);
+    load();
+  }
+
   async function dispose(found) {
     const command = `lockgate savepoint dispose ${model.key} ${found.id}`;
     await confirmed(`Delete savepoint ${found.id} for good?`, "No job can start from it any more.", command, "Delete", true,
@@ -80,7 +85,8 @@ export function checkpointsPart(place, model) {
         : h("button", { class: "danger", id: `dispose-${each.id}`, disabled: !may, onclick: () => dispose(each) }, "Dispose"),
     ]);
     const savepoints = all.filter((each) => each.kind === "savepoint" && retained.has(each.id));
-    show(list, h("h2", {}, "Checkpoints and savepoints"), table("Checkpoints and savepoints", [["Id", "right"], ["Kind", ""], ["State", "hide"], ["UTC", ""],
+    const take = h("button", { id: "take-savepoint", disabled: !may || ENDED.includes(model.status?.state), onclick: savepoint }, "Take a savepoint ...");
+    show(list, h("h2", {}, "Checkpoints and savepoints"), h("p", {}, take), table("Checkpoints and savepoints", [["Id", "right"], ["Kind", ""], ["State", "hide"], ["UTC", ""],
       ["Took", "right"], ["Size", "right"], ["Written", "right hide"], ["Alignment", "right hide"], ["Sync", "right hide"], ["", ""]],
     rows, "No completed checkpoint yet."),
     savepoints.length ? [h("h2", {}, "Start a job from a savepoint"), savepoints.map((each) => h("p", { class: "small" }, `${each.id}: `, h("code", {}, each.pointer)))] : null);
