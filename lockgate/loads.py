@@ -39,10 +39,10 @@ class VertexLoad:
         self.busy += (load.busy_permille / 1000 - self.busy) / self.reports
         self.backpressured += (load.backpressured_permille / 1000 - self.backpressured) / self.reports
         self.busiest = max(self.busiest, load.busy_permille / 1000)
-        if load.lag_ms is not None:
+        if load.has_lag:
             self.lag_ms = max(load.lag_ms, self.lag_ms if self.lag_ms is not None else load.lag_ms)
-        if load.watermark_unix_ms is not None:
-            (self._idle if load.lag_ms is None else self._working).append(load.watermark_unix_ms)
+        if load.has_watermark:
+            (self._working if load.has_lag else self._idle).append(load.watermark_unix_ms)
 
 
 def vertex_loads(subtasks: Iterable[SubtaskStatusView]) -> dict[str, VertexLoad]:

@@ -138,8 +138,8 @@ def subtask_json(subtask: SubtaskStatusView) -> Json:
         "busy": load and load.busy_permille / 1000,
         "backpressured": load and load.backpressured_permille / 1000,
         "idle": load and (1000 - load.busy_permille - load.backpressured_permille) / 1000,
-        "watermark_unix_ms": load and load.watermark_unix_ms,
-        "lag_ms": load and load.lag_ms,
+        "watermark_unix_ms": load.watermark_unix_ms if load is not None and load.has_watermark else None,
+        "lag_ms": load.lag_ms if load is not None and load.has_lag else None,
     }
 
 

@@ -101,7 +101,7 @@ def _load_cells(load: SubtaskLoad | None) -> tuple[str, str, str, str]:
         return "-", "-", "-", "-"
     shares = (load.busy_permille, load.backpressured_permille, 1000 - load.busy_permille - load.backpressured_permille)
     busy, backpressured, idle = (percent(share / 1000) for share in shares)
-    return busy, backpressured, idle, "-" if load.lag_ms is None else f"{load.lag_ms / 1000:,.1f} s"
+    return busy, backpressured, idle, f"{load.lag_ms / 1000:,.1f} s" if load.has_lag else "-"
 
 
 def percent(share: float) -> str:

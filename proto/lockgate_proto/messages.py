@@ -1097,11 +1097,14 @@ class SubtaskLoad:
     busy_permille: int = 0
     # It waited because its outputs were full.
     backpressured_permille: int = 0
-    # Event time up to which it has everything. Unset: none yet, or its input has ended.
-    watermark_unix_ms: int | None = None
-    # From the watermark to its task manager's clock. Unset without a watermark, and while its sources have nothing to
-    # read.
-    lag_ms: int | None = None
+    # Event time up to which it has everything.
+    watermark_unix_ms: int = 0
+    # From the watermark to its task manager's clock.
+    lag_ms: int = 0
+    # False: no event time yet, or its input has ended.
+    has_watermark: bool = False
+    # False without a watermark, and while its sources have nothing to read.
+    has_lag: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1228,6 +1231,7 @@ class SubtaskCounters:
     at_work: str = ""
     # How long that call has been running.
     at_work_ms: int = 0
+    # Unset: as before.
     load: SubtaskLoad | None = None
 
 

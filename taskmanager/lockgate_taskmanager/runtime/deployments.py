@@ -168,7 +168,7 @@ class Deployments:
                 work = None
             if effort.counters or work is not None:
                 what, since_ms = (work.what, work.since_ms) if work is not None else ("", 0)
-                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, task.load.load()))
+                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, task.load.news()))
         return tuple(found)
 
     def live_tasks(self) -> list[SubtaskTask]:

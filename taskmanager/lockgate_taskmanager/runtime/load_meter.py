@@ -13,6 +13,7 @@ from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 _WINDOW_NS = 3_000_000_000
 _STEP_NS = 500_000_000  # between two marks: the window begins at one
+_TOLD_NS = 900_000_000  # between two loads in heartbeats: what a report costs the leader is time of its own
 
 _NOTHING = Watermark(MIN_WATERMARK)
 
@@ -24,6 +25,7 @@ class LoadMeter:
         """shares: the time that it has spent so far."""
         self.watermark = _NOTHING  # replaced as a whole, so that any thread may read it
         self._shares = shares
+        self._told_ns: int | None = None
         self._marks: deque[tuple[int, dict[Share, float]]] = deque([(time.monotonic_ns(), shares.seconds())])
 
     def passed(self, watermark: Watermark) -> None:
@@ -46,10 +48,21 @@ class LoadMeter:
             self._marks.append((now_ns, spent))
         risen = {share: seconds - before[share] for share, seconds in spent.items()}
         total = sum(risen.values()) or 1.0
-        reached, is_idle = self.watermark_ms, self.watermark.idle
+        reached = self.watermark_ms
+        has_lag = reached is not None and not self.watermark.idle
         return SubtaskLoad(
             busy_permille=int(1_000 * risen[Share.BUSY] / total),
             backpressured_permille=int(1_000 * risen[Share.BACKPRESSURED] / total),
-            watermark_unix_ms=reached,
-            lag_ms=None if reached is None or is_idle else unix_ms() - reached,
+            watermark_unix_ms=reached or 0,
+            lag_ms=unix_ms() - reached if reached is not None and has_lag else 0,
+            has_watermark=reached is not None,
+            has_lag=has_lag,
         )
+
+    def news(self) -> SubtaskLoad | None:
+        """As `load`, for a heartbeat; None when one was sent within the last second."""
+        now_ns = time.monotonic_ns()
+        if self._told_ns is not None and now_ns - self._told_ns < _TOLD_NS:
+            return None
+        self._told_ns = now_ns
+        return self.load()

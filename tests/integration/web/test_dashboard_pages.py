@@ -140,7 +140,7 @@ def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -
     manager = shown.task_manager
     assert manager is not None
     subtask = m.SubtaskId(manager.running[0], "count", 0)
-    load = m.SubtaskLoad(730, 120, 1_700_000_000_000, 95_000)
+    load = m.SubtaskLoad(730, 120, 1_700_000_000_000, 95_000, True, True)
     manager.send(m.Heartbeat(1, (m.SubtaskCounters(subtask, load=load),)))
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     box = "document.getElementById('vertex-count')"

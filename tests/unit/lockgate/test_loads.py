@@ -18,16 +18,21 @@ def test_shares_are_averages_and_the_busiest_shows() -> None:
 
 
 def test_event_time_is_that_of_the_slowest_which_has_input() -> None:
-    found = vertex_loads(_views("a", SubtaskLoad(0, 0, 500, 20), SubtaskLoad(0, 0, 400, 120), SubtaskLoad(0, 0, 7)))[
-        "a"
-    ]
+    found = vertex_loads(
+        _views(
+            "a",
+            SubtaskLoad(0, 0, 500, 20, True, True),
+            SubtaskLoad(0, 0, 400, 120, True, True),
+            SubtaskLoad(0, 0, 7, 0, True),
+        )
+    )["a"]
     assert (found.watermark_unix_ms, found.lag_ms) == (400, 120)
-    idle = vertex_loads(_views("a", SubtaskLoad(0, 0, 9), SubtaskLoad(0, 0, 7), SubtaskLoad()))["a"]
+    idle = vertex_loads(_views("a", SubtaskLoad(0, 0, 9, 0, True), SubtaskLoad(0, 0, 7, 0, True), SubtaskLoad()))["a"]
     assert (idle.watermark_unix_ms, idle.lag_ms) == (7, None)
 
 
 def test_a_clock_behind_the_events_shows_as_it_is() -> None:
-    found = vertex_loads(_views("a", SubtaskLoad(0, 0, 500, -20)))["a"]
+    found = vertex_loads(_views("a", SubtaskLoad(0, 0, 500, -20, True, True)))["a"]
     assert found.lag_ms == -20
 
 

@@ -70,7 +70,7 @@ def test_only_what_is_sent_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_vertex_is_as_busy_as_its_subtasks() -> None:
     subtasks = [m.SubtaskStatusView("a", number, "tm", "RUNNING") for number in range(2)]
-    loaded = (replace(subtasks[0], load=m.SubtaskLoad(800, 100, 5_000, 250)), subtasks[1])
+    loaded = (replace(subtasks[0], load=m.SubtaskLoad(800, 100, 5_000, 250, True, True)), subtasks[1])
     found = live_json(replace(LOOP, subtasks=loaded))["vertices"]
     load = ("busy", "backpressured", "idle", "busiest", "watermark_unix_ms", "lag_ms")
     assert [found[0][name] for name in load] == [0.8, 0.1, 0.1, 0.8, 5_000, 250]

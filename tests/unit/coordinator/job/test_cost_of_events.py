@@ -63,7 +63,7 @@ class WideJob(Driver):
 
     def heartbeat(self, index: int) -> events.Event:
         mine = [key for key in self.keys if key[1] // A_TASK_MANAGER == index]
-        counted, load = (OperatorCounters("counts", 10, 10),), SubtaskLoad(500, 100, 1, 1)
+        counted, load = (OperatorCounters("counts", 10, 10),), SubtaskLoad(500, 100, 1, 1, True, True)
         counters = tuple(SubtaskCounters(subtask(*key), counted, load=load) for key in mine)
         return self.said(mine[0], events.CountersReported(counters))
 

@@ -254,10 +254,15 @@ def test_the_load_of_a_running_subtask_is_shown() -> None:
         return {f"{view.vertex_id}-{view.subtask}": view.load for view in driver.master.status().subtasks}
 
     assert set(loads().values()) == {None}
-    for load in (SubtaskLoad(100), SubtaskLoad(900, 50, 7, 8)):
+    for load in (SubtaskLoad(100), SubtaskLoad(900, 50, 7, 8, True, True)):
         driver.give(events.CountersReported((SubtaskCounters(subtask("count", 1), load=load),)))
     driver.give(events.CountersReported((SubtaskCounters(subtask("count", 0, 9), load=SubtaskLoad(1)),)))
-    assert loads() == {"read-0": None, "read-1": None, "count-0": None, "count-1": SubtaskLoad(900, 50, 7, 8)}
+    assert loads() == {
+        "read-0": None,
+        "read-1": None,
+        "count-0": None,
+        "count-1": SubtaskLoad(900, 50, 7, 8, True, True),
+    }
     driver.all_report(EXHAUSTED)
     assert set(loads().values()) == {None}, "its watermark stands still for good: that is no lag"
 

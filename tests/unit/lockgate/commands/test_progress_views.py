@@ -24,7 +24,9 @@ STATUS = m.JobStatus(
         m.OperatorStatus("read_text-1", "read_text", "read_text-1", 0, 1_234_567),
         m.OperatorStatus("write_sql-1", "write_sql", "aggregate-1", 99, 0),
     ),
-    subtasks=(m.SubtaskStatusView("read_text-1", 0, "tm-0", "RUNNING", m.SubtaskLoad(820, 30, 1_000, 12_345)),),
+    subtasks=(
+        m.SubtaskStatusView("read_text-1", 0, "tm-0", "RUNNING", m.SubtaskLoad(820, 30, 1_000, 12_345, True, True)),
+    ),
     last_checkpoint=m.CompletedCheckpoint(7, "p", size_bytes=3 * 1024 * 1024, duration_ms=45, longest_sync_us=1500),
     checkpoints_completed=3,
     leader_address="h:1",

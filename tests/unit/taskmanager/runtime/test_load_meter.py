@@ -52,14 +52,29 @@ def test_two_looks_at_once_divide_nothing_by_nothing() -> None:
     assert LoadMeter(TimeShares()).load() == SubtaskLoad(0, 0)
 
 
+def _event_time(meter: LoadMeter) -> tuple[int | None, int | None]:
+    load = meter.load()
+    assert load.has_watermark or not (load.watermark_unix_ms or load.has_lag)
+    return load.watermark_unix_ms if load.has_watermark else None, load.lag_ms if load.has_lag else None
+
+
+def test_heartbeats_carry_it_once_a_second(hand: list[float]) -> None:
+    meter = LoadMeter(TimeShares())
+    told = []
+    for _ in range(10):
+        told.append(meter.news() is not None)
+        hand[0] += 0.5
+    assert told == [True, False] * 5
+
+
 def test_lag_is_the_clock_minus_the_watermark(hand: list[float]) -> None:
     meter = LoadMeter(TimeShares())
     hand[0] = 50
-    assert (meter.load().watermark_unix_ms, meter.load().lag_ms) == (None, None)
+    assert _event_time(meter) == (None, None)
     meter.passed(Watermark(48_500))
-    assert (meter.load().watermark_unix_ms, meter.load().lag_ms) == (48_500, 1_500)
+    assert _event_time(meter) == (48_500, 1_500)
     meter.passed(Watermark(0))
-    assert (meter.load().watermark_unix_ms, meter.load().lag_ms) == (0, 50_000)
+    assert _event_time(meter) == (0, 50_000)
 
 
 @pytest.mark.usefixtures("hand")
@@ -74,4 +89,4 @@ def test_lag_is_the_clock_minus_the_watermark(hand: list[float]) -> None:
 def test_who_waits_for_nothing_has_no_lag(watermark: Watermark, shown: tuple[int | None, int | None]) -> None:
     meter = LoadMeter(TimeShares())
     meter.passed(watermark)
-    assert (meter.load().watermark_unix_ms, meter.load().lag_ms) == shown
+    assert _event_time(meter) == shown
