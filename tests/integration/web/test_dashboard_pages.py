@@ -119,6 +119,25 @@ def test_every_page_keeps_the_rules_of_accessibility(shown: Site, browser: Any, 
     assert found == {}
 
 
+def test_no_page_is_wider_than_a_phone(shown: Site, browser: Any) -> None:
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wide = {}
+    for path, expression in (
+        ("", f"document.getElementById('job-{KEY}')"),
+        (f"/jobs/{KEY}", "document.getElementById('vertex-count')"),
+        *(
+            (f"/jobs/{KEY}#{part}", f"document.getElementById('main').textContent.includes('{PARTS[part]}')")
+            for part in PARTS
+        ),
+    ):
+        browser.get("about:blank")  # else another part is no new page
+        browser.get(f"{shown.leader.dashboard}{path}")
+        until(browser, expression)
+        wide[path] = browser.execute_script("return document.documentElement.scrollWidth")
+    assert max(wide.values()) <= 390, wide
+
+
 def test_the_keyboard_reaches_a_vertex_and_an_action(shown: Site, browser: Any) -> None:
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-count')")
