@@ -71,6 +71,7 @@ class CoordinatorGroup(Group):
     max_client_requests: int = 500
     max_client_bytes: int = 256 * 1024 * 1024
     metrics: str = ""
+    otlp: str = ""
 
 
 class TaskManagerGroup(Group):

@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     Partitioning,
     StorageTrouble,
     SubmitResponse,
+    SubtaskSnapshot,
     SubtaskStatusView,
 )
 
@@ -50,6 +51,21 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "unaligned": checkpoint.unaligned,
         "channel_state_bytes": checkpoint.channel_state_bytes,
         "token": checkpoint.token,
+    }
+
+
+def snapshot_json(part: SubtaskSnapshot) -> Json:
+    """What one subtask contributed to a checkpoint."""
+    return {
+        "vertex": part.vertex_id,
+        "subtask": part.subtask,
+        "task_manager": part.task_manager_id,
+        "duration_ms": part.duration_ms,
+        "size_bytes": part.size_bytes,
+        "written_bytes": part.written_bytes,
+        "sync_ms": part.sync_us / 1000,
+        "upload_ms": part.async_ms,
+        "alignment_ms": part.alignment_ms,
     }
 
 
@@ -118,19 +134,8 @@ def job_json(status: JobStatus) -> Json:
 
 
 def totals_json(status: JobStatus) -> Json:
-    """What the first operators of vertices without inputs read, and the last ones of those without outputs got.
-
-    None for a job that ended under another leader: its result does not say which operator was where.
-    """
-    if any(not operator.vertex_id for operator in status.operators):
-        return {"records_read": None, "records_written": None}
-    entered, left = ({getattr(edge, end) for edge in forward_edges(status)} for end in ("target", "source"))
-    firsts = {operator.vertex_id: operator for operator in reversed(status.operators)}
-    lasts = {operator.vertex_id: operator for operator in status.operators}
-    return {
-        "records_read": sum(operator.records_out for vertex, operator in firsts.items() if vertex not in entered),
-        "records_written": sum(operator.records_in for vertex, operator in lasts.items() if vertex not in left),
-    }
+    """What its sources have read, and what its last operators got; None where that is not known any more."""
+    return {"records_read": status.records_read, "records_written": status.records_written}
 
 
 def forward_edges(status: JobStatus) -> list[EdgeView]:
@@ -140,11 +145,17 @@ def forward_edges(status: JobStatus) -> list[EdgeView]:
 
 def subtask_json(subtask: SubtaskStatusView) -> Json:
     """One of a job."""
+    load = subtask.load
     return {
         "vertex": subtask.vertex_id,
         "subtask": subtask.subtask,
         "task_manager": subtask.task_manager_id,
         "state": subtask.state,
+        "busy": load and load.busy_permille / 1000,
+        "backpressured": load and load.backpressured_permille / 1000,
+        "idle": load and (1000 - load.busy_permille - load.backpressured_permille) / 1000,
+        "watermark_unix_ms": load.watermark_unix_ms if load is not None and load.has_watermark else None,
+        "lag_ms": load.lag_ms if load is not None and load.has_lag else None,
     }
 
 

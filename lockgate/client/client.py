@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     ClusterStatus,
     CompletedCheckpoint,
     DisposeSavepointRequest,
+    GetCheckpointRequest,
     GetClusterRequest,
     GetLeaderRequest,
     GetRequest,
@@ -35,6 +36,7 @@ from lockgate_proto.messages import (
     StopRequest,
     SubmitRequest,
     SubmitResponse,
+    SubtaskSnapshot,
     TriggerSavepointRequest,
     VertexParallelism,
     WatchRequest,
@@ -211,6 +213,16 @@ class Client:
         """The retained completed checkpoints, newest first."""
         request = ListCheckpointsRequest(job_key)
         found: tuple[CompletedCheckpoint, ...] = self._call("ListCheckpoints", request, job_key).checkpoints
+        return found
+
+    def checkpoint_parts(self, job_key: str, checkpoint_id: int) -> tuple[SubtaskSnapshot, ...]:
+        """What each subtask contributed to one of the newest checkpoints, in the order of their acknowledgements.
+
+        The leader keeps that of the newest 20 that it has taken itself (of fewer in a job of many subtasks), while the
+        job runs; () for others.
+        """
+        request = GetCheckpointRequest(job_key, checkpoint_id)
+        found: tuple[SubtaskSnapshot, ...] = self._call("GetCheckpoint", request, job_key).subtasks
         return found
 
     def story(self, job_key: str) -> JobStory:

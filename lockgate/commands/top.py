@@ -34,7 +34,8 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
 )
 @target_options
 def top(every_s: float, **target: str | None) -> None:
-    """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates.
+    """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates. BUSY is the
+    busiest vertex's share of its time.
 
     Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view, with the
     rates of the first seconds (--every).
@@ -94,18 +95,18 @@ class View:
         ordered = sorted(jobs, key=lambda job: (job.state in TERMINAL, -job.submitted_unix_ms))
         parts = [_head(cluster, jobs), task_manager_table(cluster)]
         if ordered:
-            header = ("KEY", "STATE", "RESTARTS", "READ/S", "READ", "WRITTEN", "CHECKPOINT", "TOOK", "SIZE", "")
+            header = ("KEY", "STATE", "RESTARTS", "READ/S", "READ", "WRITTEN", "BUSY", "CHECKPOINT", "TOOK", "SIZE", "")
             rows = [self._job(job, now_s) for job in ordered]
-            parts.append(table(header, rows, right=(2, 3, 4, 5, 6, 7, 8)))
+            parts.append(table(header, rows, right=(2, 3, 4, 5, 6, 7, 8, 9)))
         return "\n\n".join(parts)
 
     def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
         from lockgate.client import TERMINAL
-        from lockgate.commands.views import first_line
-        from lockgate.shapes import totals_json
+        from lockgate.commands.views import first_line, percent
+        from lockgate.loads import vertex_loads
 
-        totals, last = totals_json(job), job.last_checkpoint
-        read, written = totals["records_read"], totals["records_written"]  # None where they are not known any more
+        last, read, written = job.last_checkpoint, job.records_read, job.records_written  # None: not known
+        loads = vertex_loads(job.subtasks).values()
         rate = "-" if read is None else f"{self._rates.add(job.job_key, read, now_s):,.0f}"
         return (
             job.job_key,
@@ -114,6 +115,7 @@ class View:
             "-" if job.state in TERMINAL else rate,
             "-" if read is None else f"{read:,}",
             "-" if written is None else f"{written:,}",
+            "-" if not loads else percent(max(load.busy for load in loads)),
             "-" if last is None else str(last.checkpoint_id),
             "-" if last is None else f"{last.duration_ms} ms",
             "-" if last is None else size_text(last.size_bytes),

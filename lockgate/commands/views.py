@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lockgate_common.amounts import counted, size_text
 from lockgate_common.printable import printable
-from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus
+from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus, SubtaskLoad
 
 from lockgate.shapes import mode_name, state_kind
 
@@ -73,11 +73,18 @@ def job_text(status: JobStatus) -> str:
         ]
         lines += ["", table(("OPERATOR", "NAME", "VERTEX", "RECORDS IN", "RECORDS OUT"), rows, right=(3, 4))]
     if status.subtasks:
-        places = [
-            (subtask.vertex_id, str(subtask.subtask), subtask.task_manager_id or "-", subtask.state)
+        found = [
+            (
+                subtask.vertex_id,
+                str(subtask.subtask),
+                subtask.task_manager_id or "-",
+                subtask.state,
+                *_load_cells(subtask.load),
+            )
             for subtask in status.subtasks
         ]
-        lines += ["", table(("VERTEX", "SUBTASK", "TASK MANAGER", "STATE"), places, right=(1,))]
+        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG")
+        lines += ["", table(header, found, right=(1, 4, 5, 6, 7))]
     lines += [
         f"{operator.records_late:,} records arrived too late for {operator.name}"
         for operator in status.operators
@@ -117,6 +124,19 @@ def traceback_text(status: JobStatus) -> str:
     if status.failure is None and not status.error:
         return f"job {status.job_key} has not failed"
     return printable(f"there is no traceback for this failure: {status.error or 'no reason given'}")
+
+
+def _load_cells(load: SubtaskLoad | None) -> tuple[str, str, str, str]:
+    if load is None:
+        return "-", "-", "-", "-"
+    shares = (load.busy_permille, load.backpressured_permille, 1000 - load.busy_permille - load.backpressured_permille)
+    busy, backpressured, idle = (percent(share / 1000) for share in shares)
+    return busy, backpressured, idle, f"{load.lag_ms / 1000:,.1f} s" if load.has_lag else "-"
+
+
+def percent(share: float) -> str:
+    """A share of 1."""
+    return f"{share:.0%}"
 
 
 def checkpoint_line(status: JobStatus) -> str:

@@ -20,12 +20,21 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lockgate_proto import messages
 from lockgate_proto.release import own_version
-from lockgate_proto.v1 import checkpoint_pb2, control_pb2, exchange_pb2, failure_pb2, graph_pb2, job_pb2, story_pb2
+from lockgate_proto.v1 import (
+    checkpoint_pb2,
+    control_pb2,
+    exchange_pb2,
+    failure_pb2,
+    graph_pb2,
+    job_pb2,
+    load_pb2,
+    story_pb2,
+)
 from lockgate_proto.wire import is_within
 
 M = TypeVar("M")
 
-_MODULES = (failure_pb2, story_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
+_MODULES = (failure_pb2, story_pb2, load_pb2, graph_pb2, checkpoint_pb2, job_pb2, control_pb2, exchange_pb2)
 _PARTS_AN_ELEMENT, _OWN_PARTS = 4, 100  # messages and texts of an element of a repeated field, and of the rest
 _FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
 _EXACT = frozenset({messages.JobGraph, messages.SubmitRequest})  # what is not known in them must not be left out

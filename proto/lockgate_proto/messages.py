@@ -614,6 +614,10 @@ class JobResult:
     stopped_with: int = 0
     # Describes `error`, if an attempt failed.
     failure: JobFailure | None = None
+    # As in JobStatus.
+    records_read: int | None = None
+    # As in JobStatus.
+    records_written: int | None = None
     # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
     # alone.
     format_version: int = 0
@@ -1118,6 +1122,24 @@ class StragglerReplacement:
 
 
 @dataclass(frozen=True, slots=True)
+class SubtaskLoad:
+    """What a subtask did in the last seconds, and how far it has come in event time. The rest of the time it was idle: it had no input, or aligned barriers."""
+
+    # Thousandths of its time.
+    busy_permille: int = 0
+    # It waited because its outputs were full.
+    backpressured_permille: int = 0
+    # Event time up to which it has everything.
+    watermark_unix_ms: int = 0
+    # From the watermark to its task manager's clock.
+    lag_ms: int = 0
+    # False: no event time yet, or its input has ended.
+    has_watermark: bool = False
+    # False without a watermark, and while its sources have nothing to read.
+    has_lag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StoryLine:
     """One event that a state machine handled, and what followed from it."""
 
@@ -1283,6 +1305,8 @@ class SubtaskCounters:
     at_work: str = ""
     # How long that call has been running.
     at_work_ms: int = 0
+    # Unset: as before.
+    load: SubtaskLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1803,6 +1827,43 @@ class ListCheckpointsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class GetCheckpointRequest:
+    """Asks for the parts of a completed checkpoint."""
+
+    job_key: str = ""
+    checkpoint_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GetCheckpointResponse:
+    """The parts of a completed checkpoint, in the order in which they were acknowledged."""
+
+    subtasks: tuple[SubtaskSnapshot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSnapshot:
+    """What one subtask contributed to a checkpoint."""
+
+    vertex_id: str = ""
+    subtask: int = 0
+    # Where it ran.
+    task_manager_id: str = ""
+    # From the trigger to the arrival of its acknowledgement at the leader.
+    duration_ms: int = 0
+    # Its state, with what earlier checkpoints have written and this one refers to.
+    size_bytes: int = 0
+    # The part of it that this checkpoint wrote itself.
+    written_bytes: int = 0
+    # As in AcknowledgeCheckpoint.
+    sync_us: int = 0
+    # As in AcknowledgeCheckpoint.
+    async_ms: int = 0
+    # As in AcknowledgeCheckpoint.
+    alignment_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GetStoryRequest:
     """Asks for a job's story."""
 
@@ -1905,6 +1966,8 @@ class SubtaskStatusView:
     subtask: int = 0
     task_manager_id: str = ""
     state: str = ""
+    # Unset until it is known.
+    load: SubtaskLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1951,6 +2014,11 @@ class JobStatus:
     failure: JobFailure | None = None
     # Of a job that has not ended.
     edges: tuple[EdgeView, ...] = ()
+    # What its sources have put out. Unset: not known, of a job that could not run, or that ended under an older
+    # version.
+    records_read: int | None = None
+    # What has reached the last operators of vertices from which nothing goes on; unset as above.
+    records_written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

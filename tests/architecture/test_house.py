@@ -49,6 +49,7 @@ SURELY_PURE = (
 )
 # Only here may these be imported, by a statement or by a string.
 HOMES = {
+    "opentelemetry": ("coordinator/lockgate_coordinator/runtime/trace_export.py",),
     "kazoo": ("ha/lockgate_ha/zookeeper/",),
     "py4j": ("taskmanager/lockgate_taskmanager/spark/",),
     "pyspark": ("taskmanager/lockgate_taskmanager/spark/", "devtools/"),

@@ -27,6 +27,8 @@ RULES = Path(__file__).resolve().parents[2] / "docker/monitoring/alerts.yaml"
 FAMILIES = {family.name for family in (*of_coordinators.FAMILIES, *of_task_managers.FAMILIES)}
 NOT_HERE = {
     "lockgate_certificate_not_after_timestamp_seconds",  # no TLS
+    "lockgate_subtask_watermark_timestamp_seconds",  # no event time
+    "lockgate_traces_total",  # none are sent
     "lockgate_job_attempts_ended_total",  # no attempt was given up under this leader
 }
 

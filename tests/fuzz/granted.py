@@ -80,6 +80,9 @@ class Granted:
                 key = self._running()
                 first, _newest = (self._savepoint(key) for _ in range(2))
                 return m.DisposeSavepointRequest(key, first.checkpoint_id)
+            case "GetCheckpoint":
+                key = self._running()
+                return m.GetCheckpointRequest(key, self._savepoint(key).checkpoint_id)
         kinds = {"Get": m.GetRequest, "Watch": m.WatchRequest}
         kinds |= {"ListCheckpoints": m.ListCheckpointsRequest, "GetStory": m.GetStoryRequest}
         return kinds[method]("job")

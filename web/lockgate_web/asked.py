@@ -68,6 +68,13 @@ class Asked:
         """Of the job."""
         return self.path["key"]
 
+    def id(self, kind: str) -> int:
+        """The number in the path. kind: what it names. Raises HttpRefusal."""
+        text = self.path["id"]
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            raise HttpRefusal(400, f"{text[:100]!a} is no id of a {kind}")
+        return int(text)
+
     def number(self, name: str) -> int:
         """A query parameter; 0 for none. Raises HttpRefusal."""
         text = self.query.get(name, "0")

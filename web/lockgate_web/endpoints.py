@@ -14,6 +14,7 @@ from lockgate_web.asked import Asked, Body, LoginBody, Nothing, RescaleBody, Sav
 from lockgate_web.schemas import Schema, named
 
 API = "/api/v1"
+_PAGE: dict[str, Schema] = {"vertex": {"type": "string"}, "offset": {"type": "integer"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,12 @@ def endpoints(found: reads.Reads) -> tuple[Endpoint, ...]:
         Endpoint("GET", f"{job}/graph", "The graph of a job, and where it is drawn", named("Graph"), rpc="Get",
                  handle=reads.graph),
         Endpoint("GET", f"{job}/subtasks", "A page of a job's subtasks", named("Subtasks"), rpc="Get",
-                 handle=reads.subtasks, query={"vertex": {"type": "string"}, "offset": {"type": "integer"}}),
+                 handle=reads.subtasks, query=_PAGE),
         Endpoint("GET", f"{job}/checkpoints", "Completed checkpoints and savepoints, newest first",
                  _list_of("Checkpoint"), rpc="ListCheckpoints", handle=reads.checkpoints),
+        Endpoint("GET", f"{job}/checkpoints/{{id}}", "A page of what each subtask contributed to a checkpoint, slowest "
+                 "first; empty when that is not kept", named("CheckpointParts"), rpc="GetCheckpoint",
+                 handle=reads.checkpoint_parts, query=_PAGE),
         Endpoint("GET", f"{job}/story", "What happened to a job, and what caused what", named("Story"), rpc="GetStory",
                  handle=reads.story),
         _order("savepoint", "Take a savepoint; answers when it is complete", "Checkpoint", "TriggerSavepoint",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grandalf.graphs import Edge, Graph, Vertex
 from grandalf.layouts import SugiyamaLayout
 
-WIDTH, HEIGHT = 190, 76
+WIDTH, HEIGHT = 190, 116
 _GAP_X, _GAP_Y = 70, 34
 _MARGIN = 12
 

@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus
+from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, SubtaskSnapshot
 
+from lockgate.loads import VertexLoad, vertex_loads
 from lockgate.shapes import (
     Json,
     checkpoint_json,
     forward_edges,
     job_json,
     leader_json,
+    snapshot_json,
     status_json,
     subtask_json,
     summary_json,
@@ -93,6 +95,13 @@ def subtasks_json(status: JobStatus, vertex: str, offset: int) -> Json:
     return {"total": len(found), "offset": offset, "subtasks": page}
 
 
+def snapshots_json(checkpoint_id: int, parts: Sequence[SubtaskSnapshot], vertex: str, offset: int) -> Json:
+    """A page of the parts of a checkpoint, the slowest first, of all vertices for "". total: on all pages."""
+    found = sorted((part for part in parts if vertex in ("", part.vertex_id)), key=lambda part: -part.duration_ms)
+    page = [snapshot_json(part) for part in found[offset : offset + PAGE]]
+    return {"id": checkpoint_id, "total": len(found), "offset": offset, "subtasks": page}
+
+
 def _vertices(status: JobStatus) -> list[Json]:
     operators: dict[str, list[OperatorStatus]] = {}
     for operator in status.operators:
@@ -101,6 +110,7 @@ def _vertices(status: JobStatus) -> list[Json]:
     for (vertex, state), count in Counter((subtask.vertex_id, subtask.state) for subtask in status.subtasks).items():
         operators.setdefault(vertex, [])
         states.setdefault(vertex, {})[state] = count
+    loads = vertex_loads(status.subtasks)
     return [
         {
             "id": vertex,
@@ -109,6 +119,19 @@ def _vertices(status: JobStatus) -> list[Json]:
             "states": states.get(vertex, {}),
             "records_in": chain[0].records_in if chain else 0,
             "records_out": chain[-1].records_out if chain else 0,
+            **_load_json(loads.get(vertex)),
         }
         for vertex, chain in operators.items()
     ]
+
+
+def _load_json(load: VertexLoad | None) -> Json:
+    """All None while no subtask has reported."""
+    return {
+        "busy": load and round(load.busy, 3),
+        "backpressured": load and round(load.backpressured, 3),
+        "idle": load and round(load.idle, 3),
+        "busiest": load and load.busiest,
+        "watermark_unix_ms": load and load.watermark_unix_ms,
+        "lag_ms": load and load.lag_ms,
+    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lockgate_common.http.refusal import HttpRefusal
-
 from lockgate.shapes import Json, checkpoint_json
 from lockgate_web.asked import Asked
 
@@ -39,8 +37,6 @@ def rescale(asked: Asked) -> Json:
 
 def dispose(asked: Asked) -> Json:
     """Deletes a savepoint permanently."""
-    text = asked.path["id"]
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise HttpRefusal(400, f"{text[:100]!a} is no id of a savepoint")
-    asked.held.client.dispose_savepoint(asked.key, int(text))
-    return {"key": asked.key, "disposed": int(text)}
+    number = asked.id("savepoint")
+    asked.held.client.dispose_savepoint(asked.key, number)
+    return {"key": asked.key, "disposed": number}

@@ -6,7 +6,7 @@ from typing import Any
 
 from lockgate.shapes import Json, checkpoint_json, job_json, story_json, summary_json
 from lockgate_web.asked import Asked
-from lockgate_web.live import cluster_json, graph_json, overview_json, subtasks_json
+from lockgate_web.live import cluster_json, graph_json, overview_json, snapshots_json, subtasks_json
 
 
 class Reads:
@@ -51,6 +51,13 @@ def subtasks(asked: Asked) -> Json:
 def checkpoints(asked: Asked) -> Any:
     """As `lockgate checkpoints KEY --json`."""
     return [checkpoint_json(found) for found in asked.held.client.checkpoints(asked.key)]
+
+
+def checkpoint_parts(asked: Asked) -> Json:
+    """One page of what the subtasks contributed to a checkpoint."""
+    number = asked.id("checkpoint")
+    parts = asked.held.client.checkpoint_parts(asked.key, number)
+    return snapshots_json(number, parts, asked.query.get("vertex", ""), asked.number("offset"))
 
 
 def story(asked: Asked) -> Json:

@@ -64,6 +64,10 @@ _JOB = {
     "storage_trouble": _or_null(_object({"since_unix_ms": _WHOLE, "reason": _TEXT})),
 }
 _TOTALS = dict.fromkeys(("records_read", "records_written"), _or_null(_WHOLE))  # null: not known any more
+_LOAD = {
+    **dict.fromkeys(("busy", "backpressured", "idle"), _or_null({"type": "number", "minimum": 0, "maximum": 1})),
+    **dict.fromkeys(("watermark_unix_ms", "lag_ms"), _or_null(_WHOLE)),
+}  # shares of the last seconds; null: not known, no event time
 _LEADER = {
     **_texts("address", "session", "id"),
     **_wholes("pid", "token", "granted_unix_us"),
@@ -81,6 +85,20 @@ SCHEMAS: dict[str, Schema] = {
             "unaligned": _YES,
         }
     ),
+    "CheckpointParts": _object(
+        {
+            **_wholes("id", "total", "offset"),
+            "subtasks": _list(
+                _object(
+                    {
+                        **_texts("vertex", "task_manager"),
+                        **_wholes("subtask", "duration_ms", "size_bytes", "written_bytes", "upload_ms", "alignment_ms"),
+                        "sync_ms": _NUMBER,
+                    }
+                )
+            ),
+        }
+    ),
     "Failure": _object(
         {
             **_texts("cause", "vertex", "operator", "column", "traceback"),
@@ -89,7 +107,7 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "JobSummary": _object(_SUMMARY),
-    "Subtask": _object({**_texts("vertex", "task_manager", "state"), "subtask": _WHOLE}),
+    "Subtask": _object({**_texts("vertex", "task_manager", "state"), "subtask": _WHOLE, **_LOAD}),
     "Job": _object({**_JOB, "subtasks": _list(named("Subtask"))}),
     "JobByVertex": _object(
         {
@@ -102,6 +120,8 @@ SCHEMAS: dict[str, Schema] = {
                         "operators": _list(_TEXT),
                         "states": _by_name(_WHOLE),
                         **_wholes("parallelism", "records_in", "records_out"),
+                        **_LOAD,
+                        "busiest": _LOAD["busy"],
                     }
                 )
             ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import CheckpointKind, CheckpointMetadata, CompletedCheckpoint
 
+from lockgate_coordinator.checkpoint.details import CheckpointDetails
 from lockgate_coordinator.checkpoint.handles import shared_files
 
 
@@ -57,6 +58,7 @@ class CompletedCheckpoints:
         self, retained: int, completed: tuple[CompletedCheckpoint, ...], metadata: CheckpointMetadata | None
     ) -> None:
         """completed: as stored. metadata: of the newest, or what the job's first run starts from, or None."""
+        self.details = CheckpointDetails()
         self._retained = retained
         self._all = sorted(
             (replace(checkpoint, metadata=b"") for checkpoint in completed),

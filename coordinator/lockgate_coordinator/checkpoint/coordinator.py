@@ -88,6 +88,7 @@ class CheckpointCoordinator:
         self._savepoints = SavepointQueue()
         self._attempt: AttemptId | None = None
         self._subtasks: frozenset[SubtaskKey] = frozenset()
+        self._places: tuple[str, ...] = ()
         self._suspended = False
         self._failures = CheckpointFailures(setting.options.tolerable_failures)
         self._full_next = False  # the base of an increment was missing
@@ -194,7 +195,7 @@ class CheckpointCoordinator:
     def _started(self, event: AttemptRunning, now_ms: int) -> list[CheckpointEffect]:
         """Also discards what earlier leaders left undeleted: only now, so that a failover does not wait for it."""
         self._attempt = event.attempt
-        self._subtasks = event.subtasks
+        self._subtasks, self._places = event.subtasks, event.places
         if event.vertices:
             self._setting = replace(self._setting, vertices=event.vertices)
         self.final = FinalCheckpoint(f"attempt {event.attempt.attempt} of job {event.attempt.job_key}")
@@ -269,6 +270,7 @@ class CheckpointCoordinator:
             request_id=request.request_id if request else None,
             deadline_ms=request.deadline_ms if request else None,
             completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
+            places=self._places,
         )
         self._pending.add(begun)
         return [PersistCheckpointId(checkpoint_id)]
@@ -293,6 +295,7 @@ class CheckpointCoordinator:
             return []
         options = self._setting.options
         pending.triggered(now_ms, options.timeout_ms)
+        pending.details.triggered_unix_ms = now_ms + self._setting.unix_offset_ms
         if self._may_overtake(pending):
             pending.turn_at_ms = now_ms + options.aligned_timeout_ms
             pending.unaligned = options.aligned_timeout_ms == 0
@@ -409,6 +412,7 @@ class CheckpointCoordinator:
         pending.move(PendingState.COMPLETED, now_ms)
         self._remove_pending(pending, now_ms)
         self.completed.add(checkpoint, metadata)
+        self.completed.details.keep(pending.details)
         self.completed_count += 1
         self.newest_triggered_ms = pending.triggered_ms
         if pending.completed_id == 0 and pending.kind is not CheckpointKind.SAVEPOINT:
@@ -420,7 +424,7 @@ class CheckpointCoordinator:
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
         if newest is not None:
-            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive))
+            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive, pending.details))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
         if self.final.ends_job and pending.kind is CheckpointKind.SAVEPOINT:  # none can follow it
@@ -448,7 +452,8 @@ class CheckpointCoordinator:
         alive = pending.attempt == self._attempt
         if was_triggered:
             self.aborted_count += 1
-            effects.append(CheckpointAborted(pending.attempt, pending.checkpoint_id, reason, text, alive))
+            number = pending.checkpoint_id
+            effects.append(CheckpointAborted(pending.attempt, number, reason, text, alive, pending.details))
             effects.append(DiscardPending(pending.checkpoint_id))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, error=f"The savepoint failed: {text}."))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lockgate_proto.messages import AttemptId, CheckpointKind, CheckpointMetadata, CompletedCheckpoint
 
+from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.checkpoint.failures import FailureReason
 
 
@@ -82,6 +83,7 @@ class CheckpointCompleted:
     checkpoint: CompletedCheckpoint
     metadata: CheckpointMetadata
     attempt_alive: bool
+    details: SnapshotDetails | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class CheckpointAborted:
     reason: FailureReason
     text: str
     attempt_alive: bool
+    details: SnapshotDetails | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,14 +127,15 @@ class AttemptRunning:
     """Every subtask of the attempt runs: checkpoints may begin. From the JobMaster only.
 
     vertices: the graph's shape in this attempt, empty when it is as at the start. stopped_with: id of the savepoint
-    that it started from, when that is the one that a stop has led to; else 0. is_adopted: it ran under earlier leaders,
-    so that a checkpoint of theirs may be overdue.
+    that it started from, when that is the one that a stop has led to; else 0. places: the task manager of slot i.
+    is_adopted: it ran under earlier leaders, so that a checkpoint of theirs may be overdue.
     """
 
     attempt: AttemptId
     subtasks: frozenset[SubtaskKey]
     vertices: tuple[VertexShape, ...] = ()
     stopped_with: int = 0
+    places: tuple[str, ...] = ()
     is_adopted: bool = False
 
 

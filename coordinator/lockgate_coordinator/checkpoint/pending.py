@@ -9,7 +9,7 @@ stays here only while ZooKeeper is suspended. PERSISTING: the outcome is not kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from lockgate_common.story import Story
@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
+from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.checkpoint.events import SubtaskKey
 
 
@@ -67,11 +68,12 @@ class PendingCheckpoint:
         request_id: str | None = None,
         deadline_ms: int | None = None,
         completed_id: int = 0,
+        places: Sequence[str] = (),
     ) -> None:
         """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered.
 
         completed_id: the newest completed checkpoint when this one began; it may build on that or on a later one; 0: it
-        must be full.
+        must be full. places: as in SnapshotDetails.
         """
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
@@ -87,6 +89,7 @@ class PendingCheckpoint:
         self.collected_ms = 0
         self.state = PendingState.RESERVING
         self._acks: dict[SubtaskKey, AcknowledgeCheckpoint] = {}
+        self.details = SnapshotDetails(checkpoint_id, places)
         self._strangers = 0  # acknowledgements from no subtask of it
         self._story = Story(f"checkpoint {checkpoint_id} of job {attempt.job_key}, attempt {attempt.attempt}")
 
@@ -109,6 +112,7 @@ class PendingCheckpoint:
             self._story.note(f"an ack was ignored: {result.value}", now_ms)
             return result
         self._acks[key] = ack
+        self.details.add(key, ack, now_ms - self.triggered_ms)
         self._story.note(f"ack of {key[0]}-{key[1]}, {len(self._acks)} of {len(self.expected)}", now_ms)
         if self._acks.keys() == self.expected:
             self.move(PendingState.COLLECTED, now_ms)

@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     Layout,
     Participant,
     SubtaskId,
+    SubtaskLoad,
     SubtaskState,
     SubtaskStatusView,
 )
@@ -59,7 +60,10 @@ class ExecutionGraph:
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._slots = slots
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
+        self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
+        self._outdated: set[SubtaskKey] = set()  # of the views: made again for the next status, if anybody asks
+        self._started_ms: dict[SubtaskKey, int] = {}
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)
         self._sources = frozenset(vertex.id for vertex in source_vertices(graph))
@@ -72,7 +76,14 @@ class ExecutionGraph:
 
     def owns(self, subtask: SubtaskId | None) -> bool:
         """True when the id names a subtask of this attempt."""
-        return subtask is not None and subtask.attempt == self.attempt and _key(subtask) in self._place
+        return self.key_of(subtask) is not None
+
+    def key_of(self, subtask: SubtaskId | None) -> SubtaskKey | None:
+        """Its key if the id names a subtask of this attempt, else None."""
+        if subtask is None or subtask.attempt != self.attempt:
+            return None
+        key = (subtask.vertex_id, subtask.subtask)
+        return key if key in self._place else None
 
     def runs_on(self, subtask: SubtaskId | None, task_manager_id: str) -> bool:
         """True when the id names a subtask of this attempt, and it is placed there."""
@@ -90,14 +101,25 @@ class ExecutionGraph:
             return False
         self._story.note(f"{key[0]}-{key[1]} reports {phase.name}", now_ms)
         self._phase[key] = self._story.move(ALLOWED, before, phase, now_ms)
-        self._views[key] = self._view(key)
+        self._outdated.add(key)
+        self._started_ms.setdefault(key, now_ms)
         self._not_started += self._is_started(before) - self._is_started(phase)
         self._not_exhausted += (before is Phase.EXHAUSTED) - (phase is Phase.EXHAUSTED)
         return True
 
+    def loaded(self, key: SubtaskKey, load: SubtaskLoad) -> None:
+        """A subtask of this attempt has reported how busy it is."""
+        self._loads[key] = load
+        self._outdated.add(key)
+
     def started(self, key: SubtaskKey) -> bool:
         """True once the subtask has reported that it runs."""
         return self._is_started(self._phase[key])
+
+    @property
+    def started_ms(self) -> Mapping[SubtaskKey, int]:
+        """When each subtask first reported. It does not change any more once all have started."""
+        return self._started_ms
 
     @staticmethod
     def _is_started(phase: Phase) -> bool:
@@ -164,10 +186,15 @@ class ExecutionGraph:
 
     def views(self) -> tuple[SubtaskStatusView, ...]:
         """One line per subtask for job status."""
+        for key in self._outdated:
+            self._views[key] = self._view(key)
+        self._outdated.clear()
         return tuple(self._views.values())
 
     def _view(self, key: SubtaskKey) -> SubtaskStatusView:
-        return SubtaskStatusView(key[0], key[1], self._place[key].task_manager_id, self._phase[key].value)
+        place, phase = self._place[key].task_manager_id, self._phase[key]
+        load = self._loads.get(key) if phase is Phase.RUNNING else None
+        return SubtaskStatusView(key[0], key[1], place, phase.value, load)
 
 
 def _key(subtask: SubtaskId) -> SubtaskKey:

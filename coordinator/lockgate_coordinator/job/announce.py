@@ -43,7 +43,7 @@ def announce(what: Announcement, attempt: Attempt | None, token: int) -> list[Ef
     sends: list[Effect] = list(alive.to_all(body)) if alive is not None and what.attempt_alive else []
     number = what.attempt.attempt
     event = JobEvent(kind=kind, attempt=number, checkpoint_id=checkpoint_id, token=token, text=text)
-    return [*sends, Emit(event, reason, took_ms)]
+    return [*sends, Emit(event, reason, took_ms, what.details)]
 
 
 def _trigger(what: CheckpointTriggered, attempt: Attempt) -> list[Send]:

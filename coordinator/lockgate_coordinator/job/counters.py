@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 
-from lockgate_proto.messages import JobGraph, OperatorCounters, OperatorStatus, SubtaskCounters, SubtaskId, SubtaskState
+from lockgate_proto.messages import (
+    JobGraph,
+    OperatorCounters,
+    OperatorStatus,
+    Partitioning,
+    SubtaskCounters,
+    SubtaskState,
+)
 
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
 
@@ -30,7 +37,12 @@ class JobCounters:
     def __init__(self, graph: JobGraph) -> None:
         """graph: normalized."""
         self._graph = graph
-        self._latest: dict[tuple[str, int], tuple[OperatorCounters, ...]] = {}
+        edges = [edge for edge in graph.edges if edge.partitioning is not Partitioning.FEEDBACK]
+        entered, left = {edge.target for edge in edges}, {edge.source for edge in edges}
+        chains = {vertex.id: vertex.operators for vertex in graph.vertices if vertex.operators}
+        self._firsts = frozenset(chain[0].id for vertex, chain in chains.items() if vertex not in entered)
+        self._lasts = frozenset(chain[-1].id for vertex, chain in chains.items() if vertex not in left)
+        self._latest: dict[SubtaskKey, tuple[OperatorCounters, ...]] = {}
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
 
@@ -41,12 +53,10 @@ class JobCounters:
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead
         }
 
-    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Takes newer totals from a heartbeat, of subtasks of the current attempt (`owns`) only."""
-        for counter in counters:
-            if counter.subtask is not None and owns(counter.subtask):
-                self._latest[(counter.subtask.vertex_id, counter.subtask.subtask)] = counter.counters
-                self._ahead.update(counters.operator_id for counters in counter.counters if counters.records_ahead)
+    def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
+        """Takes newer totals of a subtask of the current attempt from a heartbeat."""
+        self._latest[key] = report.counters
+        self._ahead.update(counters.operator_id for counters in report.counters if counters.records_ahead)
 
     def newly_ahead(self) -> tuple[OperatorStatus, ...]:
         """Operators that have met records too far ahead of the clock, each once."""
@@ -66,6 +76,15 @@ class JobCounters:
             for operator in vertex.operators
         )
 
+    def read_and_written(self, totals: Iterable[OperatorCounters | OperatorStatus]) -> tuple[int, int]:
+        """What the first operators of vertices without inputs put out, and the last ones of those without outputs got.
+
+        totals: of every operator.
+        """
+        found = tuple(totals)
+        read = sum(total.records_out for total in found if total.operator_id in self._firsts)
+        return read, sum(total.records_in for total in found if total.operator_id in self._lasts)
+
     def views(self) -> tuple[OperatorStatus, ...]:
         """For JobStatus, in graph order."""
         names = {
@@ -83,16 +102,12 @@ class AtWork:
     def __init__(self) -> None:
         self._reported: dict[SubtaskKey, tuple[str, int]] = {}
 
-    def update(self, counters: Iterable[SubtaskCounters], owns: Callable[[SubtaskId | None], bool]) -> None:
-        """Takes the calls from a heartbeat, of subtasks of the current attempt (`owns`) only."""
-        for counter in counters:
-            if counter.subtask is None or not owns(counter.subtask):
-                continue
-            key = (counter.subtask.vertex_id, counter.subtask.subtask)
-            if counter.at_work:
-                self._reported[key] = (counter.at_work, counter.at_work_ms)
-            else:
-                self._reported.pop(key, None)
+    def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
+        """Takes the call of a subtask of the current attempt from a heartbeat."""
+        if report.at_work:
+            self._reported[key] = (report.at_work, report.at_work_ms)
+        else:
+            self._reported.pop(key, None)
 
     def clear(self) -> None:
         """A new attempt begins."""

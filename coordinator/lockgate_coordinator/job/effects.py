@@ -7,7 +7,7 @@ across a Send that follows a Persist answer: the JobMaster itself waits for answ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lockgate_proto.messages import (
@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
     VertexParallelism,
 )
 
+from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.checkpoint.effects import (
     AnswerSavepoint,
     DiscardCheckpoint,
@@ -38,6 +39,7 @@ from lockgate_coordinator.checkpoint.effects import (
     PersistCheckpointId,
 )
 from lockgate_coordinator.checkpoint.failures import FailureReason
+from lockgate_coordinator.job.trace import Starts
 
 ControlBody = (
     Deploy
@@ -143,12 +145,14 @@ Reason = FailureReason | FailureCause | Literal[JobEventKind.TASK_MANAGER_LOST]
 class Emit:
     """Notify the watchers. The runtime sets `unix_us` where it is 0.
 
-    reason: of an aborted checkpoint or a failed attempt. took_ms: of a completed checkpoint.
+    reason: of an aborted checkpoint or a failed attempt. took_ms: of a completed checkpoint. parts: what the subtasks
+    contributed, for traces.
     """
 
     event: JobEvent
     reason: Reason | None = None
     took_ms: int | None = None
+    parts: SnapshotDetails | Starts | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,8 @@ class Ending:
             self._complain(complaint)
         if self._is_late and self._busy:
             self._complain(self._busy)
+        counters = attempts.counters.totals()
+        read, written = attempts.counters.read_and_written(counters)
         lasting, keep_newest = completed.lasting(), self._keeps_newest(attempts.graph)
         return JobResult(
             job_key=record.job_key,
@@ -163,7 +165,9 @@ class Ending:
             dirty=True,
             graph_checksum=record.graph_checksum,
             last_checkpoint=lasting[0] if lasting else None,
-            counters=attempts.counters.totals(),
+            counters=counters,
+            records_read=read,
+            records_written=written,
             attempt=attempts.number,
             restarts=attempts.restarts,
             token=attempts.token,

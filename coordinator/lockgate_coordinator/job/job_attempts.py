@@ -55,6 +55,7 @@ from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
 from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
+from lockgate_coordinator.job.trace import Starts
 
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
@@ -104,7 +105,11 @@ class JobAttempts:
     def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: Reason | None = None) -> Emit:
         """An event of the job in the newest attempt. reason: see Emit."""
         event = JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text)
-        return Emit(event, reason)
+        attempt = self.current if kind is JobEventKind.ATTEMPT_DEPLOYED else None
+        if attempt is None or attempt.deployed_ms is None:
+            return Emit(event, reason)
+        execution = attempt.execution
+        return Emit(event, parts=Starts(attempt.deployed_ms, execution.started_ms, execution.task_manager_of))
 
     # the next attempt
 
@@ -185,7 +190,7 @@ class JobAttempts:
         self.current.running_ms, execution = now_ms, self.current.execution
         self.stragglers.running(execution.places(), now_ms)
         shapes, is_adopted = vertex_shapes(self.graph), self.current.is_adopted
-        return AttemptRunning(self.current.id, execution.subtasks, shapes, stopped_with, is_adopted)
+        return AttemptRunning(self.current.id, execution.subtasks, shapes, stopped_with, self.places, is_adopted)
 
     def count_from(self, metadata: CheckpointMetadata | None) -> None:
         """Resets the counters to those of this snapshot."""
@@ -197,7 +202,8 @@ class JobAttempts:
             case CountersReported():
                 return self._heartbeat(event, now_ms)
             case Reported(report) if report.counters and self.current is not None:
-                self.counters.update((SubtaskCounters(report.subtask, report.counters),), self.current.owns)
+                if (key := self.current.execution.key_of(report.subtask)) is not None:
+                    self.counters.update(key, SubtaskCounters(report.subtask, report.counters))
             case Committed() | Reported() | FirstRecordSeen() | SplitsFound() | Gone() | Tick():
                 pass
             case TaskManagerLost(name):  # another process under the same id is another place
@@ -228,17 +234,21 @@ class JobAttempts:
         attempt = self.current
         if attempt is None:
             return []
-        self.counters.update(event.counters, attempt.owns)
-        self._at_work.update(event.counters, attempt.owns)
+        execution = attempt.execution
+        reports = [(key, report) for report in event.counters if (key := execution.key_of(report.subtask)) is not None]
+        for key, report in reports:
+            self.counters.update(key, report)
+            self._at_work.update(key, report)
+            if report.load is not None:
+                execution.loaded(key, report.load)
         effects: list[AttemptEffect | Relocation] = [
             self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
         ]
-        if attempt.running_ms is None or attempt.execution.all_exhausted or self.is_ending:
+        if attempt.running_ms is None or execution.all_exhausted or self.is_ending:
             return effects
-        for reported in event.counters:
-            if reported.subtask is not None and reported.effort is not None and attempt.owns(reported.subtask):
-                key = (reported.subtask.vertex_id, reported.subtask.subtask)
-                self.stragglers.reported(key, reported.effort, now_ms)
+        for key, report in reports:
+            if report.effort is not None:
+                self.stragglers.reported(key, report.effort, now_ms)
         found = self.stragglers.look(event.spares, now_ms)
         if isinstance(found, MoveRejected):
             effects.append(self.event(JobEventKind.SUBTASK_STAYS, found.text))

@@ -14,6 +14,7 @@ from typing import assert_never
 from lockgate_proto import messages as m
 
 from lockgate_coordinator.checkpoint import events as ce
+from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.checkpoint.content import CheckpointSetting
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.checkpoint.effects import (
@@ -182,9 +183,9 @@ class JobMaster:
         parts = (self._attempts, self._snapshots, self._restarts, self._ending)
         return job_status(self._record, self._setting, self._life, *parts, self._writer.trouble)
 
-    def checkpoints(self) -> tuple[m.CompletedCheckpoint, ...] | None:
-        """Completed checkpoints and savepoints, newest first, `metadata` empty; None while they cannot be read."""
-        return self._snapshots.completed.all() if self._snapshots is not None else None
+    def checkpoints(self) -> CompletedCheckpoints | None:
+        """Completed checkpoints and savepoints; None while they cannot be read."""
+        return self._snapshots.completed if self._snapshots is not None else None
 
     def preparation(self) -> m.PrepareJob | None:
         """The advice for task managers with free slots, whose number the runtime fills in; None unless the job runs."""
@@ -495,6 +496,6 @@ class JobMaster:
         self._emit(m.JobEventKind.STATE_CHANGED, state.name)
 
     def _emit(
-        self, kind: m.JobEventKind, text: str, checkpoint_id: int = 0, reason: effects.Reason | None = None
+        self, kind: m.JobEventKind, text: str, restored_id: int = 0, reason: effects.Reason | None = None
     ) -> None:
-        self._out.append(self._attempts.event(kind, text, checkpoint_id, reason))
+        self._out.append(self._attempts.event(kind, text, restored_id, reason))

@@ -34,6 +34,8 @@ def job_status(
     trouble = snapshots.storage_trouble if snapshots is not None else None
     if (waited := restarts.storage.trouble) is not None:
         trouble = StorageTrouble(waited[0] + setting.unix_offset_ms, waited[1])
+    operators = attempts.counters.views()
+    read, written = attempts.counters.read_and_written(operators)
     return JobStatus(
         job_key=record.job_key,
         run_id=record.run_id,
@@ -46,7 +48,9 @@ def job_status(
         attempt=attempts.number,
         restarts=attempts.restarts,
         submitted_unix_ms=record.submitted_unix_ms,
-        operators=attempts.counters.views(),
+        operators=operators,
+        records_read=read,
+        records_written=written,
         subtasks=attempts.current.execution.views() if attempts.current is not None else (),
         last_checkpoint=snapshots.completed.newest if snapshots is not None else None,
         checkpoints_completed=snapshots.completed_count if snapshots is not None else 0,

@@ -30,6 +30,7 @@ ACCESS: dict[str, Role | Access] = {
     f"/{_JOBS}/List": Role.READ,
     f"/{_JOBS}/Watch": Role.READ,
     f"/{_JOBS}/ListCheckpoints": Role.READ,
+    f"/{_JOBS}/GetCheckpoint": Role.READ,
     f"/{_JOBS}/GetStory": Role.READ,
     f"/{_JOBS}/GetCluster": Role.READ,
     f"/{_JOBS}/Submit": Role.SUBMIT,  # and CODE where the graph has code in it

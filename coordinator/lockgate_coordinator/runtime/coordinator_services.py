@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lockgate_ha.store import CoordinationStore
 
+from lockgate_coordinator.job.trace import Build
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
@@ -30,3 +31,4 @@ class CoordinatorServices:
     files: MetadataFiles
     step_down: Callable[[str, int], None]
     report_token: Callable[[str, int], None]
+    traces: Callable[[Build], None] | None = None  # where they are sent

@@ -18,6 +18,7 @@ from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.store import CoordinationStore
 from lockgate_proto.messages import LeaderRecord
 
+from lockgate_coordinator.job.trace import Build
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, Stopped
@@ -57,8 +58,9 @@ class Dispatcher:
         step_down: Callable[[str, int], None],
         report_token: Callable[[str, int], None],
         leader: Callable[[], LeaderRecord | None],
+        traces: Callable[[Build], None] | None = None,
     ) -> None:
-        """leader: returns the leader, if known, for the error that redirects a client."""
+        """leader: returns the leader, if known, for the error that redirects a client. traces: where they are sent."""
         self._actor = Actor("dispatcher")
         self._services = CoordinatorServices(
             settings,
@@ -71,6 +73,7 @@ class Dispatcher:
             files,
             step_down,
             report_token,
+            traces,
         )
         self.meters = Meters()
         self._leader = leader

@@ -28,7 +28,7 @@ def dispose(
     runner = term.jobs.get(key)
     if runner is None and retained is None:
         raise Busy(f"job {key} has just ended; dispose of its savepoint again")
-    found = runner.checkpoints() if runner is not None else retained or ()
+    found = runner.checkpoints().all() if runner is not None else retained or ()
     savepoint = next((checkpoint for checkpoint in found if checkpoint.checkpoint_id == checkpoint_id), None)
     if savepoint is None:
         return None
@@ -51,7 +51,7 @@ def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
         if not other.is_read:  # it may start from this savepoint
             raise not_read(other.key, other.trouble)
         start = other.record.restore_from
-        if start and metadata_uri(start) == pointer and not other.checkpoints():
+        if start and metadata_uri(start) == pointer and not other.checkpoints().all():
             text = f"job {other.key} starts from this savepoint and has no checkpoint of its own yet; try again later"
             raise Refused(StatusCode.FAILED_PRECONDITION, text)
 

@@ -38,6 +38,7 @@ from lockgate_proto.messages import (
     VertexParallelism,
 )
 
+from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.graph.destinations import Destination, destinations
 from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job import effects as do
@@ -89,11 +90,10 @@ class JobRunner:
         self.destinations: tuple[Destination, ...] | None = None  # where its sinks write; None: not known yet
         self.attempt: AttemptId | None = None
         self._placed_on: set[str] = set()
-        self._error = ""
-        self._closed = False
+        self._error, self._closed = "", False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
         self._publisher = StatusPublisher(services, self._view, first)
-        self.hub, self.meters = self._publisher.hub, self._publisher.meters
+        self.hub, self.meters, self.note = self._publisher.hub, self._publisher.meters, self._publisher.note
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -427,12 +427,12 @@ class JobRunner:
             status = self._master.status()
         return dataclasses.replace(status, leader_address=self._services.leader_address)
 
-    def checkpoints(self) -> tuple[CompletedCheckpoint, ...]:
-        """Completed checkpoints, newest first. Raises Busy while they are being read, Refused when they cannot be."""
+    def checkpoints(self) -> CompletedCheckpoints:
+        """Completed checkpoints. Raises Busy while they are being read, Refused when they cannot be."""
         if self._master is not None and (known := self._master.checkpoints()) is not None:
             return known
         if self.is_fresh:
-            return ()
+            return CompletedCheckpoints(0, (), None)
         if self.stage in (Stage.LOADING, Stage.RUNNING) and not self.is_held:
             raise Busy(f"the records of job {self.key} are being read; try again")
         text = f"the checkpoints of job {self.key} cannot be read: {self._error or self.trouble}"

@@ -23,6 +23,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call, path
 
+from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
 from lockgate_coordinator.graph.code import brings_code
 from lockgate_coordinator.graph.destinations import destinations
@@ -292,13 +293,27 @@ class JobService:
 
         def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
             runner = term.jobs.get(request.job_key)
-            return None if runner is None else runner.checkpoints()
+            return None if runner is None else runner.checkpoints().all()
 
         self._dispatcher.wait_recovered()
         found = self._dispatcher.call(checkpoints)
         if found is None:
             found = self._result(request.job_key).retained
         return m.ListCheckpointsResponse(found)
+
+    def GetCheckpoint(self, request: m.GetCheckpointRequest, _call: UnaryCall) -> m.GetCheckpointResponse:
+        """What each subtask contributed to a checkpoint that this leader has taken, as far as that is kept."""
+        key, number = request.job_key, request.checkpoint_id
+
+        def details(term: LeaderTerm) -> SnapshotDetails | None:
+            runner = term.jobs.get(key)
+            return None if runner is None else runner.checkpoints().details.of(number)
+
+        self._dispatcher.wait_recovered()
+        found = self._dispatcher.call(details)
+        if found is None and self._dispatcher.call(lambda term: _status(term, key)) is None:
+            self._ended(key)  # raises for an unknown job
+        return m.GetCheckpointResponse(tuple(found.subtasks()) if found is not None else ())
 
     def GetStory(self, request: m.GetStoryRequest, _call: UnaryCall) -> Later[StoryParts]:
         """The events of a job with their causes, as far as this leader and its task managers have kept them."""

@@ -18,6 +18,7 @@ from lockgate_coordinator.runtime.errors import NotLeading
 from lockgate_coordinator.runtime.meters import JobMeters
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.term import LeaderTerm
+from lockgate_coordinator.runtime.trace_export import TraceExport
 
 
 def coordinator_page(
@@ -26,8 +27,9 @@ def coordinator_page(
     elector: Elector,
     dispatcher: Dispatcher,
     streams: Mapping[str, CallPlaces],
+    traces: TraceExport | None = None,
 ) -> MetricsPage:
-    """The page. streams: by kind. `render()` may be called on any thread that may wait."""
+    """The page. streams: by kind. traces: if any are sent. `render()` may be called on any thread that may wait."""
 
     def token() -> int:
         leader = elector.leader
@@ -37,7 +39,12 @@ def coordinator_page(
         "coordinator", coordinator_id, settings.cluster, settings.credentials, token, lambda: elector.is_connected
     )
     leadership = LeadershipPart(elector, dispatcher, streams)
-    return MetricsPage((process, leadership, TermPart(dispatcher)))
+
+    def sent(samples: Samples) -> None:
+        for result, count in traces.outcomes.items() if traces is not None else ():
+            samples.add(of.TRACES, count, str(result))
+
+    return MetricsPage((process, leadership, TermPart(dispatcher), sent))
 
 
 class LeadershipPart:

@@ -28,6 +28,7 @@ ZOOKEEPER_WRITE = histogram(
 )
 ZOOKEEPER_READ = histogram("lockgate_zookeeper_read_seconds", "Reads of the leader, tries that failed included.")
 STREAMS = gauge("lockgate_grpc_streams", "Open streams at this coordinator.", ("kind",))
+TRACES = counter("lockgate_traces_total", "Traces for an OTLP receiver: sent, failed, dropped.", ("result",))
 
 # The cluster, of the leader.
 TASK_MANAGERS = gauge("lockgate_task_managers", "Task managers registered with the leader.")

@@ -37,6 +37,7 @@ from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.metric_collector import coordinator_page
 from lockgate_coordinator.runtime.rpc_server import RpcServer
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.trace_export import TraceExport
 from lockgate_coordinator.runtime.watchdog import Watchdog, end_process
 from lockgate_coordinator.runtime.web import WebInterface, WebInterfaceFactory
 
@@ -93,6 +94,7 @@ class Coordinator:
         if web is not None and settings.dashboard != OFF:
             self._web = web(settings, self.address, callers, self._dashboards, lambda: self.metrics_page.render())
             opened.callback(self._web.stop)
+        self.traces = TraceExport(settings.otlp, self.coordinator_id, settings.cluster) if settings.otlp else None
         self._health = Health()
         self.elector = Elector(self._connector, settings.cluster, self._record(), self, on_broken=end_process)
         self.dispatcher = Dispatcher(
@@ -103,6 +105,7 @@ class Coordinator:
             self.elector.step_down,
             self.elector.report_token,
             lambda: self.elector.leader,
+            self.traces.offer if self.traces is not None else None,
         )
         self._watchdogs = (
             Watchdog(self.dispatcher.actor, "decides", end_process),
@@ -138,7 +141,9 @@ class Coordinator:
         self._server.serve("FollowService", follow, {"Follow": follows})
         self._health.add_to(self._server)
         streams = {"watch": watches, "task_manager": controls, "standby": follows}
-        self.metrics_page = coordinator_page(self.coordinator_id, settings, self.elector, self.dispatcher, streams)
+        self.metrics_page = coordinator_page(
+            self.coordinator_id, settings, self.elector, self.dispatcher, streams, self.traces
+        )
         self.metrics = metrics_server(
             self.metrics_page, settings.metrics, settings.credentials, "coordinator", settings.tokens_file
         )
@@ -160,6 +165,8 @@ class Coordinator:
         """
         self._server.start()
         self.dispatcher.start()
+        if self.traces is not None:
+            self.traces.start()
         if self.metrics is not None:
             self.metrics.start()
         for watchdog in self._watchdogs:
@@ -192,6 +199,8 @@ class Coordinator:
         if self._web is not None:
             self._web.stop()
         self.dispatcher.stop()
+        if self.traces is not None:
+            self.traces.stop()
         self._server.stop(_STOP_GRACE_S)
 
     # -- lockgate_ha.elector.ElectionListener -------------------------------------------------------------------------

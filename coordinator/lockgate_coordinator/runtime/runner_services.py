@@ -10,6 +10,7 @@ from lockgate_common.recurring_log import RecurringLog
 
 from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job.effects import ControlBody
+from lockgate_coordinator.job.trace import Build
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.job_story import JobStory
 from lockgate_coordinator.runtime.metadata_files import Run
@@ -58,3 +59,4 @@ class RunnerServices:
     directory: Callable[[Run], str]  # the run's folder
     new_story: Callable[[], JobStory]
     trouble: RecurringLog = dataclasses.field(default_factory=RecurringLog)
+    traces: Callable[[Build], None] | None = None  # where they are sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 
 
 DASHBOARD = "127.0.0.1:7080"
+_RECEIVER = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class CoordinatorSettings:
     alternative name of a client's certificate; jwt: None for no JWTs; max_jobs: jobs that have not ended; max_client_*:
     of one client, open streams, requests a second, and bytes of requests in work; private: paths and URIs that jobs
     whose authors may not run code neither read nor write; dashboard: `host:port` of the web dashboard, "off", or empty
-    for DASHBOARD or, if its port is taken, a free one. Times are in milliseconds.
+    for DASHBOARD or, if its port is taken, a free one; otlp: where traces are sent, `http://host:port` or
+    `https://host:port`, empty for none. Times are in milliseconds.
     """
 
     zookeeper: str
@@ -85,6 +88,7 @@ class CoordinatorSettings:
     connect_timeout_ms: int = 30_000
     private: tuple[str, ...] = ()
     dashboard: str = ""
+    otlp: str = ""
 
     def check(self) -> None:
         """Raises SettingsError naming the first setting that cannot work."""
@@ -92,6 +96,10 @@ class CoordinatorSettings:
         check_process(self.zookeeper, self.bind, self.advertise, names)
         check_page("metrics", self.metrics)
         check_page("dashboard", self.dashboard)
+        if self.otlp and not _RECEIVER.fullmatch(self.otlp):
+            raise SettingsError(
+                f"otlp: {masked(self.otlp)!r} is no receiver; give http://host:port or https://host:port"
+            )
         if not self.storage:
             raise SettingsError("storage: no folder or URI is named; checkpoints need one that all processes reach")
         if masked(self.storage) != self.storage:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from lockgate_common.clock import monotonic_ms, unix_us
-from lockgate_proto.messages import JobEventKind, JobStatus
+from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
 
+from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.job.effects import Emit
+from lockgate_coordinator.job.trace import JobTracer, Starts
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.meters import JobMeters
 from lockgate_coordinator.runtime.runner_services import RunnerServices
@@ -30,6 +32,7 @@ class StatusPublisher:
         """view: creates the present status. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
         self.meters = JobMeters()
+        self._tracer = JobTracer(first.job_key, services.traces)
         self._services = services
         self._view = view
         self._last = first
@@ -57,7 +60,7 @@ class StatusPublisher:
     def event(self, effect: Emit, cause_id: str) -> None:
         """Keeps the event, sends it to watchers, counts and logs it. cause_id: its cause in the job's story."""
         event, key, kind = effect.event, self._last.job_key, effect.event.kind
-        self.hub.event(dataclasses.replace(event, unix_us=event.unix_us or unix_us()))
+        self.note(dataclasses.replace(event, unix_us=event.unix_us or unix_us()), effect.parts)
         self.meters.count(effect)
         fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
         text = "job %s: %s, attempt %d%s: %s"
@@ -67,6 +70,11 @@ class StatusPublisher:
             self._services.trouble.warning(log, f"checkpoints of {key}", text, *what, extra=fields)
         elif kind not in _OFTEN:
             log.info(text, *what, extra=fields)
+
+    def note(self, event: JobEvent, parts: SnapshotDetails | Starts | None = None) -> None:
+        """Keeps the event, which has its time, and sends it to watchers. parts: see Emit."""
+        self.hub.event(event)
+        self._tracer.heard(event, parts)
 
     def changed(self, *, at_once: bool) -> None:
         """Sends the status to watchers: at once after an event, otherwise after a pause."""

@@ -120,6 +120,7 @@ class LeaderTerm:
             services.files.run_directory,
             partial(JobStory, grant.coordinator_id, grant.token, itertools.count(1)),
             fence.trouble,
+            services.traces,
         )
 
     @property
@@ -243,8 +244,8 @@ class LeaderTerm:
         self.jobs[record.job_key] = runner
         if recovered:
             if self._detected_unix_us is not None:
-                runner.hub.event(self._event(JobEventKind.LEADER_LOSS_DETECTED, self._detected_unix_us))
-            runner.hub.event(self._event(JobEventKind.LEADER_GRANTED, self._granted_unix_us))
+                runner.note(self._event(JobEventKind.LEADER_LOSS_DETECTED, self._detected_unix_us))
+            runner.note(self._event(JobEventKind.LEADER_GRANTED, self._granted_unix_us))
         if self.suspended:
             runner.handle(ev.Suspended(self.suspended_because))
         return runner

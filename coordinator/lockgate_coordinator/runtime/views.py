@@ -24,6 +24,8 @@ def status_of(result: JobResult, leader_address: str) -> JobStatus:
         submitted_unix_ms=result.submitted_unix_ms,
         ended_unix_ms=result.ended_unix_ms,
         operators=tuple(map(operator_status, result.counters)),
+        records_read=result.records_read,
+        records_written=result.records_written,
         last_checkpoint=result.last_checkpoint,
         token=result.token,
         leader_address=leader_address,

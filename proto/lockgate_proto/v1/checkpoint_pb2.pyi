@@ -386,7 +386,7 @@ class StragglerMove(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[int]] = ..., from_task_manager: _Optional[str] = ..., to_task_manager: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class JobResult(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from", "stopped_with", "failure", "format_version")
+    __slots__ = ("job_key", "run_id", "name", "outcome", "error", "submitted_unix_ms", "ended_unix_ms", "dirty", "graph_checksum", "last_checkpoint", "counters", "attempt", "restarts", "token", "retained", "storage", "keep_files", "restore_from", "stopped_with", "failure", "records_read", "records_written", "format_version")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -407,6 +407,8 @@ class JobResult(_message.Message):
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
     STOPPED_WITH_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_READ_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
@@ -428,8 +430,10 @@ class JobResult(_message.Message):
     restore_from: str
     stopped_with: int
     failure: _failure_pb2.JobFailure
+    records_read: int
+    records_written: int
     format_version: int
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., outcome: _Optional[str] = ..., error: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., dirty: _Optional[bool] = ..., graph_checksum: _Optional[str] = ..., last_checkpoint: _Optional[_Union[CompletedCheckpoint, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., token: _Optional[int] = ..., retained: _Optional[_Iterable[_Union[CompletedCheckpoint, _Mapping]]] = ..., storage: _Optional[str] = ..., keep_files: _Optional[bool] = ..., restore_from: _Optional[str] = ..., stopped_with: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class LeaderRecord(_message.Message):
     __slots__ = ("token", "address", "session", "pid", "coordinator_id", "granted_unix_us", "instance", "dashboard")

@@ -1,6 +1,7 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from lockgate_proto.v1 import load_pb2 as _load_pb2
 from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -202,18 +203,20 @@ class Registered(_message.Message):
     def __init__(self, heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
-    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms")
+    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     EFFORT_FIELD_NUMBER: _ClassVar[int]
     AT_WORK_FIELD_NUMBER: _ClassVar[int]
     AT_WORK_MS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
     effort: SubtaskEffort
     at_work: str
     at_work_ms: int
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ...) -> None: ...
+    load: _load_pb2.SubtaskLoad
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...
 
 class SubtaskEffort(_message.Message):
     __slots__ = ("busy_us", "batches", "records", "size_bytes", "quickest_us")

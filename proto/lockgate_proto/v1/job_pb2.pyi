@@ -1,6 +1,7 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
+from lockgate_proto.v1 import load_pb2 as _load_pb2
 from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -221,6 +222,42 @@ class ListCheckpointsResponse(_message.Message):
     checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
     def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
 
+class GetCheckpointRequest(_message.Message):
+    __slots__ = ("job_key", "checkpoint_id")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    checkpoint_id: int
+    def __init__(self, job_key: _Optional[str] = ..., checkpoint_id: _Optional[int] = ...) -> None: ...
+
+class GetCheckpointResponse(_message.Message):
+    __slots__ = ("subtasks",)
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskSnapshot]
+    def __init__(self, subtasks: _Optional[_Iterable[_Union[SubtaskSnapshot, _Mapping]]] = ...) -> None: ...
+
+class SubtaskSnapshot(_message.Message):
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "duration_ms", "size_bytes", "written_bytes", "sync_us", "async_ms", "alignment_ms")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SYNC_US_FIELD_NUMBER: _ClassVar[int]
+    ASYNC_MS_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_MS_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    subtask: int
+    task_manager_id: str
+    duration_ms: int
+    size_bytes: int
+    written_bytes: int
+    sync_us: int
+    async_ms: int
+    alignment_ms: int
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., duration_ms: _Optional[int] = ..., size_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., sync_us: _Optional[int] = ..., async_ms: _Optional[int] = ..., alignment_ms: _Optional[int] = ...) -> None: ...
+
 class GetStoryRequest(_message.Message):
     __slots__ = ("job_key",)
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -316,16 +353,18 @@ class EdgeView(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[_graph_pb2.Partitioning, str]] = ..., side_output: _Optional[str] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state")
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state", "load")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     subtask: int
     task_manager_id: str
     state: str
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    load: _load_pb2.SubtaskLoad
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...
 
 class StorageTrouble(_message.Message):
     __slots__ = ("since_unix_ms", "reason")
@@ -336,7 +375,7 @@ class StorageTrouble(_message.Message):
     def __init__(self, since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -359,6 +398,8 @@ class JobStatus(_message.Message):
     STRAGGLER_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_READ_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -381,7 +422,9 @@ class JobStatus(_message.Message):
     straggler: str
     failure: _failure_pb2.JobFailure
     edges: _containers.RepeatedCompositeFieldContainer[EdgeView]
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ...) -> None: ...
+    records_read: int
+    records_written: int
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("kind", "unix_us", "attempt", "checkpoint_id", "token", "text")

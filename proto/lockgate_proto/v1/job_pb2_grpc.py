@@ -90,6 +90,11 @@ class JobServiceStub:
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.SerializeToString,
                 response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.FromString,
                 _registered_method=True)
+        self.GetCheckpoint = channel.unary_unary(
+                '/lockgate.v1.JobService/GetCheckpoint',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.FromString,
+                _registered_method=True)
         self.GetStory = channel.unary_unary(
                 '/lockgate.v1.JobService/GetStory',
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetStoryRequest.SerializeToString,
@@ -183,6 +188,14 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCheckpoint(self, request, context):
+        """What each subtask contributed to a completed checkpoint. The leader keeps that of the newest 20 that it has taken
+        itself while the job runs, of fewer in a job of many subtasks; of others the answer is empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStory(self, request, context):
         """What happened to a job under this leader, here and on its task managers, and what caused what.
         """
@@ -260,6 +273,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListCheckpoints,
                     request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.FromString,
                     response_serializer=lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'GetCheckpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCheckpoint,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.SerializeToString,
             ),
             'GetStory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStory,
@@ -574,6 +592,33 @@ class JobService:
             '/lockgate.v1.JobService/ListCheckpoints',
             lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsRequest.SerializeToString,
             lockgate__proto_dot_v1_dot_job__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/GetCheckpoint',
+            lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -183,15 +183,16 @@ class Deployments:
         return tuple(message for message in found if message is not None)
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
-        """Records in and out of every live subtask, as it last noted them."""
-        works = ((task, task.at_work()) for task in self.live_tasks())
-        return tuple(
-            SubtaskCounters(task.id, task.effort.counters, task.effort.total, work.what, work.since_ms)
-            if work is not None and work.since_ms >= LONG_MS
-            else SubtaskCounters(task.id, task.effort.counters, task.effort.total)
-            for task, work in works
-            if task.effort.counters or (work is not None and work.since_ms >= LONG_MS)
-        )
+        """Records in and out of every live subtask, as it last noted them, and its load. For one thread."""
+        found = []
+        for task in self.live_tasks():
+            effort, work = task.effort, task.at_work()
+            if work is None or work.since_ms < LONG_MS:
+                work = None
+            if effort.counters or work is not None:
+                what, since_ms = (work.what, work.since_ms) if work is not None else ("", 0)
+                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, task.load.news()))
+        return tuple(found)
 
     def live_tasks(self) -> list[SubtaskTask]:
         """The subtasks that have not ended, of older attempts first."""

@@ -21,6 +21,11 @@ TIME = counter(
     "The subtask's time: busy, idle (no input, or barriers are being aligned), backpressured (outputs are full).",
     (*_SUBTASK, "state"),
 )
+WATERMARK = gauge(
+    "lockgate_subtask_watermark_timestamp_seconds",
+    "Event time that it has reached, in seconds since 1970; its lag is time() minus this. None without event time.",
+    _SUBTASK,
+)
 BATCHES = counter("lockgate_subtask_batches_total", "Micro-batches with records, but for the first one.", _SUBTASK)
 BATCH_DURATION = histogram(
     "lockgate_subtask_batch_duration_seconds",

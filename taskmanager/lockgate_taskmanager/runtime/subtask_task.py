@@ -42,6 +42,7 @@ from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime import faults
 from lockgate_taskmanager.runtime.effort import COUNTERS_EVERY_MS, EffortMeter
 from lockgate_taskmanager.runtime.failures import cause_of, place_of, text_of
+from lockgate_taskmanager.runtime.load_meter import LoadMeter
 from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
@@ -103,6 +104,7 @@ class SubtaskTask:
         )
         self.effort = EffortMeter()
         self.shares = TimeShares()
+        self.load = LoadMeter(self.shares)
         self.newest_snapshot: SnapshotFigures | None = None
         self._context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
@@ -376,6 +378,7 @@ class SubtaskTask:
         """
         self._emit_all(batch := self._require_program.advance(watermark.event_time_ms), may_pause=True)
         self._outputs.broadcast(held_back(watermark, batch.held_back_ms))
+        self.load.passed(watermark)
 
     def _handle(self, event: on.Event, cause_id: str = "") -> str:
         """On the subtask's thread, but for the end of an upload: all that it asks for is a message to the leader.
@@ -447,6 +450,7 @@ class SubtaskTask:
                     self._outputs.emit(emission.edge, emission.target, emission.table)
         if batch.watermark is not None:
             self._outputs.broadcast(batch.watermark)
+            self.load.passed(batch.watermark)
 
     def _emit_all(self, batch: Batch, *, may_pause: bool) -> None:
         """A batch and its further portions. may_pause: nothing that was taken from the gate waits behind these."""

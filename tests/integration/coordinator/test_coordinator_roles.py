@@ -56,6 +56,7 @@ MAY = {
     "List": READ,
     "Watch": READ,
     "ListCheckpoints": READ,
+    "GetCheckpoint": READ,
     "GetStory": READ,
     "GetCluster": READ,
     "Submit": SUBMIT,

@@ -202,6 +202,12 @@ class FakeCoordinator:
         self._job(request.job_key, context)
         return m.ListCheckpointsResponse((checkpoint(7), checkpoint(6), checkpoint(5, m.CheckpointKind.SAVEPOINT)))
 
+    def GetCheckpoint(self, request: m.GetCheckpointRequest, context: grpc.ServicerContext) -> m.GetCheckpointResponse:
+        self._enter("GetCheckpoint", context)
+        self._job(request.job_key, context)
+        parts = (m.SubtaskSnapshot("count", 0, "tm-0", 45, 2048),) if request.checkpoint_id == 7 else ()
+        return m.GetCheckpointResponse(parts)
+
     def Stop(self, request: m.StopRequest, context: grpc.ServicerContext) -> m.StopResponse:
         self._enter("Stop", context)
         self._job(request.job_key, context)

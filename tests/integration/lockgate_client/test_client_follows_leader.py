@@ -377,6 +377,8 @@ def test_cancel_savepoint_and_checkpoints(client: Client) -> None:
     assert [checkpoint.checkpoint_id for checkpoint in client.checkpoints("k")] == [7, 6, 5], (
         "savepoints are listed with them"
     )
+    assert [part.size_bytes for part in client.checkpoint_parts("k", 7)] == [2048]
+    assert client.checkpoint_parts("k", 6) == ()
 
 
 def test_a_closed_client_says_so(client: Client) -> None:

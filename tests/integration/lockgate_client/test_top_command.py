@@ -28,8 +28,10 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 def reading(key: str, read: int, state: m.JobState = m.JobState.RUNNING, **fields: Any) -> m.JobStatus:
     """A job that has read so many records, and written them all."""
-    operators = (m.OperatorStatus("read", "read", "v", 0, read), m.OperatorStatus("write", "write", "v", read, 0))
-    return replace(status(key, state), operators=operators, **fields)
+    load = m.SubtaskLoad(370, 0)
+    subtasks = (m.SubtaskStatusView("v", 0, "tm-0", "RUNNING", load),) if state is m.JobState.RUNNING else ()
+    totals = {"records_read": read, "records_written": read, "subtasks": subtasks}
+    return replace(status(key, state), **totals, **fields)
 
 
 class Terminal:
@@ -82,7 +84,7 @@ def test_without_a_terminal_there_is_one_view(cluster: Cluster, capsys: pytest.C
     ]
     assert lines[5].split() == ["tm-0", "h:1", "7", "4", "1"]
     running, failed = (line.split() for line in lines[8:])
-    assert (running[0], running[1], running[3:6]) == ("words", "RUNNING", ["0", "1,234", "1,234"])
+    assert (running[0], running[1], running[3:7]) == ("words", "RUNNING", ["0", "1,234", "1,234", "37%"])
     assert (failed[0], failed[1], failed[3], failed[-2:]) == ("old", "FAILED", "-", ["disk", "full"])
 
 

@@ -111,5 +111,23 @@ def test_a_subtask_that_waits_for_input_is_idle(running: tuple[Leader, list[Task
     leader.coordinator.wait(lambda: idle() > before)  # it rises while the wait goes on: no batch ends it
 
 
+def test_heartbeats_say_how_busy_a_subtask_is_and_how_far_event_time_has_come(
+    running: tuple[Leader, list[TaskManager]], world: World
+) -> None:
+    leader, managers = running
+    world.event_time = True
+    leader.assign(1000, complete=False)
+
+    def watermarks() -> set[int]:
+        beats = leader.coordinator.received(Heartbeat)
+        loads = [counters.load for beat in beats for counters in beat.counters if counters.load is not None]
+        assert all(load.busy_permille + load.backpressured_permille <= 1_000 for load in loads)
+        return {load.watermark_unix_ms for load in loads if load.has_watermark}
+
+    leader.coordinator.wait(lambda: 999 in watermarks())
+    shown = _of(_page(managers[0])[1], "lockgate_subtask_watermark_timestamp_seconds")
+    assert 0.999 in shown
+
+
 def _of(page: Page, family: str) -> list[float]:
     return [sample.value for sample in page.families[family].samples]

@@ -84,6 +84,24 @@ def test_subtasks_come_in_pages(busy: Site) -> None:
     assert busy.get(f"{API}/jobs/{KEY}/subtasks?offset=two").status == 400
 
 
+def test_the_subtasks_of_a_checkpoint_are_listed(busy: Site) -> None:
+    number = newest(busy.api.until(KEY, lambda status: newest(status) > 1))
+    path = f"{API}/jobs/{KEY}/checkpoints"
+    found = busy.get(f"{path}/{number}").json
+    parts = next(endpoint for endpoint in TABLE if endpoint.path.endswith("/checkpoints/{id}"))
+    check(parts.answer, found)
+    assert (found["id"], found["total"]) == (number, 2)
+    assert {(part["vertex"], part["task_manager"] != "") for part in found["subtasks"]} == {
+        ("source", True),
+        ("count", True),
+    }
+    assert all(part["size_bytes"] > 0 for part in found["subtasks"])
+    assert busy.get(f"{path}/{number}?vertex=count").json["total"] == 1
+    assert busy.get(f"{path}/999999").json["subtasks"] == []
+    assert (busy.get(f"{path}/one").status, busy.get(f"{path}/one").error) == (400, "'one' is no id of a checkpoint")
+    assert busy.get(f"{API}/jobs/none/checkpoints/1").status == 404
+
+
 def test_the_graph_is_drawn(busy: Site) -> None:
     drawn = busy.get(f"{API}/jobs/{KEY}/graph").json
     places = {vertex["id"]: vertex["x"] for vertex in drawn["vertices"]}

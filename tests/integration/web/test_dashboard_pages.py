@@ -119,6 +119,25 @@ def test_every_page_keeps_the_rules_of_accessibility(shown: Site, browser: Any, 
     assert found == {}
 
 
+def test_no_page_is_wider_than_a_phone(shown: Site, browser: Any) -> None:
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wide = {}
+    for path, expression in (
+        ("", f"document.getElementById('job-{KEY}')"),
+        (f"/jobs/{KEY}", "document.getElementById('vertex-count')"),
+        *(
+            (f"/jobs/{KEY}#{part}", f"document.getElementById('main').textContent.includes('{PARTS[part]}')")
+            for part in PARTS
+        ),
+    ):
+        browser.get("about:blank")  # else another part is no new page
+        browser.get(f"{shown.leader.dashboard}{path}")
+        until(browser, expression)
+        wide[path] = browser.execute_script("return document.documentElement.scrollWidth")
+    assert max(wide.values()) <= 390, wide
+
+
 def test_the_keyboard_reaches_a_vertex_and_an_action(shown: Site, browser: Any) -> None:
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     until(browser, "document.getElementById('vertex-count')")
@@ -134,6 +153,58 @@ def test_the_keyboard_reaches_a_vertex_and_an_action(shown: Site, browser: Any) 
     until(browser, "document.querySelector('dialog[open]')")
     browser.execute_script("document.getElementById('confirm').click()")
     until(browser, "document.querySelector('dialog').textContent.includes('Done: savepoint')")
+
+
+def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -> None:
+    manager = shown.task_manager
+    assert manager is not None
+    subtask = m.SubtaskId(manager.running[0], "count", 0)
+    load = m.SubtaskLoad(730, 120, 1_700_000_000_000, 95_000, True, True)
+    manager.send(m.Heartbeat(1, (m.SubtaskCounters(subtask, load=load),)))
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    box = "document.getElementById('vertex-count')"
+    until(browser, f"{box}.textContent.includes('73 % busy, 12 % waits, lag 2 min')")
+    assert until(browser, f"[...{box}.querySelectorAll('.heat')].map(each => each.getAttribute('class')).join()") == (
+        "heat busy,heat busy,heat backpressured,heat idle"
+    )
+    assert not browser.execute_script(
+        "return document.getElementById('vertex-source').querySelectorAll('.heat').length"
+    )
+    rows = "[...document.querySelectorAll('table[aria-label=Subtasks] tbody tr')]"
+    texts = f"{rows}.map(row => [...row.cells].map(each => each.textContent).join('|'))"
+    until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min'))")
+
+
+def test_a_click_on_a_checkpoint_shows_its_subtasks(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#checkpoints")
+    until(browser, "document.querySelector('button.link')")
+    browser.execute_script("document.querySelector('button.link').focus()")
+    webdriver.ActionChains(browser).send_keys(Keys.ENTER).perform()
+    rows = "[...document.querySelectorAll('table[aria-label^=\"Subtasks of\"] tbody tr')].map(each => each.textContent)"
+    until(browser, f"{rows}.length === 2 && {rows}.some(each => each.startsWith('count0'))")
+    assert Axe().run(browser)["violations"] == []
+    browser.execute_script("document.getElementById('close-parts').click()")
+    until(browser, f"!{rows}.length || document.querySelector('section[hidden]')")
+
+
+def test_a_savepoint_is_taken_on_the_page_of_checkpoints(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#checkpoints")
+    until(browser, "document.getElementById('take-savepoint')")
+    browser.execute_script("document.getElementById('take-savepoint').click()")
+    until(browser, "document.querySelector('dialog[open]')")
+    browser.execute_script("document.getElementById('confirm').click()")
+    until(browser, "document.querySelector('dialog').textContent.includes('Done: savepoint')")
+
+
+def test_rates_around_a_failover_are_drawn(shown: Site, browser: Any, new_task_manager: NewTaskManager) -> None:
+    """As far as the page was open: a restart here, whose job goes on on another task manager."""
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
+    until(browser, "document.getElementById('connection').className === 'live'")
+    assert shown.task_manager is not None
+    shown.task_manager.die()
+    new_task_manager("tm-next").connect(shown.leader.address)
+    until(browser, "document.querySelectorAll('svg.course path.spark').length")
+    assert Axe().run(browser)["violations"] == []
 
 
 def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser: Any) -> None:
@@ -179,16 +250,18 @@ def test_an_event_is_shown_once_although_its_stream_was_cut(
     assert browser.execute_script("return document.querySelector('.tile .value').textContent") == "-"
 
 
-def test_of_a_job_that_ended_under_another_leader_no_total_is_guessed(
+def test_a_job_that_ended_under_another_leader_has_its_totals(
     shown: Site, browser: Any, new_coordinator: NewCoordinator
 ) -> None:
+    before = shown.api.until(KEY, lambda status: status.checkpoints_completed > 1)
+    assert before.records_read is not None
     shown.api("Cancel", m.CancelRequest(KEY))
     shown.api.state(KEY, m.JobState.CANCELED)
     shown.leader.stop()
     leader = leading(new_coordinator(web=Dashboard, dashboard="127.0.0.1:0"))
     browser.get(f"{leader.dashboard}/jobs/{KEY}")
     until(browser, "document.querySelector('h1').textContent.includes('canceled')")
-    assert "in all" not in _text(browser)
+    assert f"{before.records_read:,} in all" in _text(browser)
 
 
 def test_a_login_form_stays_while_someone_types(

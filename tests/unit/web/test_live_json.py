@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from lockgate_proto import messages as m
 from lockgate_web import live
-from lockgate_web.live import PAGE, graph_json, live_json, overview_json, subtasks_json
+from lockgate_web.live import PAGE, graph_json, live_json, overview_json, snapshots_json, subtasks_json
 
 from lockgate import shapes
 
@@ -37,26 +37,13 @@ LOOP = m.JobStatus(
 )
 
 
-def test_records_of_sources_and_sinks_are_counted() -> None:
-    found = overview_json(LOOP)
-    assert (found["records_read"], found["records_written"]) == (12, 2)
-
-
-def test_progress_of_an_ended_job_is_not_guessed() -> None:
-    """Its result has counters by operator, and no graph."""
-    operators = tuple(replace(operator, vertex_id="") for operator in LOOP.operators)
-    for found in (
-        overview_json(m.JobStatus("k", operators=operators)),
-        live_json(m.JobStatus("k", operators=operators)),
-    ):
+def test_totals_are_those_of_the_leader_and_none_is_guessed() -> None:
+    """Of a job that ended under an older version they are not known."""
+    for found in (overview_json(LOOP), live_json(LOOP)):
         assert (found["records_read"], found["records_written"]) == (None, None)
-
-
-def test_a_job_of_one_vertex_has_no_edges() -> None:
-    found = overview_json(m.JobStatus("k", operators=LOOP.operators[:2]))
-    assert (found["records_read"], found["records_written"]) == (5, 5)
-    nothing = overview_json(m.JobStatus("k"))
-    assert (nothing["records_read"], nothing["records_written"]) == (0, 0)
+    known = replace(LOOP, records_read=12, records_written=0)
+    for found in (overview_json(known), live_json(known)):
+        assert (found["records_read"], found["records_written"]) == (12, 0)
 
 
 def test_a_loop_does_not_turn_the_drawing_round() -> None:
@@ -79,6 +66,29 @@ def test_only_sent_subtasks_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     assert built == []
     subtasks_json(large, "", 300)
     assert built == list(large.subtasks[300 : 300 + PAGE])
+
+
+def test_a_vertex_is_as_busy_as_its_subtasks() -> None:
+    subtasks = [m.SubtaskStatusView("a", number, "tm", "RUNNING") for number in range(2)]
+    loaded = (replace(subtasks[0], load=m.SubtaskLoad(800, 100, 5_000, 250, True, True)), subtasks[1])
+    found = live_json(replace(LOOP, subtasks=loaded))["vertices"]
+    load = ("busy", "backpressured", "idle", "busiest", "watermark_unix_ms", "lag_ms")
+    assert [found[0][name] for name in load] == [0.8, 0.1, 0.1, 0.8, 5_000, 250]
+    assert [found[1][name] for name in load] == [None] * 6
+    page = subtasks_json(replace(LOOP, subtasks=loaded), "a", 0)["subtasks"]
+    names = [name for name in load if name != "busiest"]
+    assert [page[0][name] for name in names] == [0.8, 0.1, 0.1, 5_000, 250]
+    assert [page[1][name] for name in names] == [None] * 5
+
+
+def test_the_slowest_subtasks_of_a_checkpoint_come_first() -> None:
+    parts = [m.SubtaskSnapshot("ab"[number % 2], number, "tm", number % 1_000, 9) for number in range(2_000)]
+    found = snapshots_json(7, parts, "", 0)
+    assert (found["id"], found["total"], len(found["subtasks"])) == (7, 2_000, PAGE)
+    assert [part["duration_ms"] for part in found["subtasks"][:3]] == [999, 999, 998]
+    assert snapshots_json(7, parts, "a", 900)["subtasks"][-1]["duration_ms"] == 0
+    assert {part["vertex"] for part in snapshots_json(7, parts, "b", 100)["subtasks"]} == {"b"}
+    assert snapshots_json(7, (), "", 0) == {"id": 7, "total": 0, "offset": 0, "subtasks": []}
 
 
 def test_a_page_of_ten_thousand_subtasks_is_small() -> None:

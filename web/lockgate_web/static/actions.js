@@ -44,10 +44,16 @@ function commandLine(command) {
   return h("div", { class: "command" }, h("code", {}, command), copy);
 }
 
+const SAVEPOINT = "Take a snapshot that stays until it is disposed of. The job runs on.";
+const random = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+const takeSavepoint = ({ connection, path }) => connection.post(`${path}/savepoint`, { request_id: random() });
+
+export const savepointTaken = (model) =>
+  confirmed(`Savepoint: ${model.key}`, SAVEPOINT, `lockgate savepoint ${model.key}`, "Take a savepoint", false, () => takeSavepoint(model));
+
 export function actionsPart(place, model) {
   let drawn = "";
   const { key, path, connection } = model;
-  const random = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
 
   function card(title, text, command, verb, isDanger, act, ...inputs) {
     const off = !connection.may("operate");
@@ -77,8 +83,7 @@ export function actionsPart(place, model) {
     show(place, h("div", { class: "actions" },
       status.state === "HELD_BACK" ? card("Release", "Retry the job, which is held back because leaders died while recovering it.",
         () => `lockgate release ${key}`, "Release", false, () => connection.post(`${path}/release`)) : null,
-      card("Savepoint", "Take a snapshot that stays until it is disposed of. The job runs on.", () => `lockgate savepoint ${key}`,
-        "Take a savepoint", false, () => connection.post(`${path}/savepoint`, { request_id: random() })),
+      card("Savepoint", SAVEPOINT, () => `lockgate savepoint ${key}`, "Take a savepoint", false, () => takeSavepoint(model)),
       card("Stop", "End the job with a savepoint. A new job that starts from it continues without a gap.",
         () => `lockgate stop ${key}${drain.checked ? " --drain" : ""}`, "Stop", true, () => connection.post(`${path}/stop`, { drain: drain.checked }), drainLine),
       card("Cancel", "End the job without a savepoint. Its committed output stays; work since its last checkpoint is dropped.",

@@ -1,7 +1,8 @@
 // Small drawings in SVG, and the rates that they show.
 import { h, s } from "./dom.js";
 
-const KEPT = 90;
+const KEPT = 90; // shown in a small drawing
+const REMEMBERED = 900; // ten minutes and more
 
 // Rates of counters that are seen now and then; a counter that has gone back says nothing for a moment.
 export class Rates {
@@ -10,18 +11,25 @@ export class Rates {
   }
 
   add(name, value, now = performance.now()) {
-    const known = this.points.get(name) ?? { at: now, value, rates: [] };
+    const known = this.points.get(name) ?? { at: now, value, rates: [], times: [] };
     this.points.set(name, known);
     const seconds = (now - known.at) / 1000;
     if (seconds < 0.7) return;
     known.rates.push(value < known.value ? null : (value - known.value) / seconds);
-    if (known.rates.length > KEPT) known.rates.shift();
+    known.times.push(Date.now());
+    if (known.rates.length > REMEMBERED) [known.rates, known.times].forEach((list) => list.shift());
     known.at = now;
     known.value = value;
   }
 
   all(name) {
-    return this.points.get(name)?.rates ?? [];
+    return this.points.get(name)?.rates.slice(-KEPT) ?? [];
+  }
+
+  // [seconds since a moment, rate], by this browser's clock, from some seconds before it to some after it.
+  around(name, unixMs, before, after) {
+    const known = this.points.get(name);
+    return (known?.times ?? []).map((at, index) => [(at - unixMs) / 1000, known.rates[index]]).filter(([x]) => x >= -before && x <= after);
   }
 
   // Over the last few seconds: counters move with each batch.
@@ -58,6 +66,26 @@ export function plot(title, points, format, width = 360, height = 130) {
     s("text", { class: "dim", x: 60, y: height - 3 }, points[0]?.[0] ?? ""),
     s("text", { class: "dim", x: width, y: height - 3, "text-anchor": "end" }, points.at(-1)?.[0] ?? ""), bars);
   return h("figure", { class: "tile" }, h("figcaption", { class: "label" }, title), svg);
+}
+
+// The rate around a moment, which is marked. points: [seconds since it, rate]; null for a rate breaks the line.
+export function course(title, points, before, after, format, width = 640, height = 96) {
+  const top = Math.max(...points.map(([, value]) => value ?? 0), 1);
+  const x = (seconds) => 60 + ((seconds + before) / (before + after)) * (width - 64);
+  const y = (value) => height - 18 - (value / top) * (height - 32);
+  let isBroken = true;
+  const path = points.map(([seconds, value]) => {
+    if (value === null) { isBroken = true; return ""; }
+    const step = `${isBroken ? "M" : "L"}${x(seconds).toFixed(1)} ${y(value).toFixed(1)}`;
+    isBroken = false;
+    return step;
+  }).join("");
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", class: "course", "aria-label": `${title}: at most ${format(top)}` },
+    s("line", { class: "axis", x1: 58, x2: width, y1: height - 18, y2: height - 18 }),
+    s("line", { class: "edge side", x1: x(0), x2: x(0), y1: 8, y2: height - 18 }), s("path", { class: "spark", d: path }),
+    s("text", { class: "dim", x: 0, y: 18 }, format(top)), s("text", { class: "dim", x: 60, y: height - 4 }, `-${before} s`),
+    s("text", { class: "dim", x: x(0), y: height - 4, "text-anchor": "middle" }, "0"),
+    s("text", { class: "dim", x: width, y: height - 4, "text-anchor": "end" }, `${after} s`));
 }
 
 // steps: [text, milliseconds since the first].

@@ -1,13 +1,14 @@
 // Takeovers with their steps, as `lockgate drill` prints them, and everything that happened.
-import { timeline } from "./charts.js";
+import { course, timeline } from "./charts.js";
 import { h, show, table } from "./dom.js";
-import { clock, words } from "./format.js";
+import { clock, rate, words } from "./format.js";
 
 const LEADER = [["LEADER_LOSS_DETECTED", "loss detected"], ["LEADER_GRANTED", "leadership granted"], ["JOB_RECOVERED", "job recovered"],
   ["ATTEMPT_DEPLOYED", "deployed"], ["FIRST_RECORD", "first record"], ["CHECKPOINT_COMPLETED", "first checkpoint"]];
 const CAUSES = ["ATTEMPT_FAILED", "TASK_MANAGER_LOST", "TASK_MANAGER_LEFT", "SUBTASK_MOVED"];
 const QUIET = ["CHECKPOINT_COMPLETED"];
 const ROWS = 200;
+const [BEFORE, AFTER] = [15, 30]; // seconds around a failover
 
 export function failoversPart(place, model) {
   const found = h("div", {});
@@ -28,17 +29,27 @@ export function failoversPart(place, model) {
     }
   }
 
+  // Records read a second, as far as this page was open.
+  function rates(at) {
+    const points = model.rates.around("", at / 1000, BEFORE, AFTER);
+    return points.length < 3 ? null : h("figure", {}, h("figcaption", { class: "small dim" }, "Records read a second around it, as this page saw them"),
+      course("records read a second around it", points, BEFORE, AFTER, rate));
+  }
+
+  let last = 0; // when the newest of them began, in microseconds
+
   function draw() {
     const { takeovers, restarts } = told(model.events);
+    last = Math.max(0, ...takeovers.concat(restarts).map(({ at }) => at));
     const rows = model.events.filter((event) => !QUIET.includes(event.kind)).slice(-ROWS).reverse().map((event) =>
       [clock(event.unix_us), words(event.kind), String(event.attempt || "-"), String(event.token || "-"), event.text.slice(0, 400)]);
     show(found,
       h("section", { class: "card" }, h("h2", {}, "Leaders"),
         takeovers.length ? takeovers.map(({ token, at, steps }) => h("div", {},
-          h("p", {}, `Token ${token} at ${clock(at)} UTC`), timeline(`takeover with token ${token}`, steps)))
+          h("p", {}, `Token ${token} at ${clock(at)} UTC`), timeline(`takeover with token ${token}`, steps), rates(at)))
           : h("p", { class: "dim" }, "The leader has not changed since it began with this job.")),
       restarts.length ? h("section", { class: "card" }, h("h2", {}, "Restarts"), restarts.map(({ at, text, steps }) => h("div", {},
-        h("p", {}, `${clock(at)} UTC: ${text.slice(0, 300)}`), timeline("restart", steps)))) : null,
+        h("p", {}, `${clock(at)} UTC: ${text.slice(0, 300)}`), timeline("restart", steps), rates(at)))) : null,
       h("section", { class: "card" }, h("h2", {}, "Events"),
         table("Events", [["UTC", "nowrap"], ["What", ""], ["Attempt", "right hide"], ["Token", "right hide"], ["", "small dim"]], rows, "None yet.")));
   }
@@ -46,6 +57,9 @@ export function failoversPart(place, model) {
   draw();
   let newest = 0; // token whose first checkpoint is shown
   return {
+    status() {
+      if (Date.now() - last / 1000 < (AFTER + 2) * 1000) draw();
+    },
     event(event) {
       if (QUIET.includes(event.kind) && event.token === newest) return;
       if (QUIET.includes(event.kind)) newest = event.token;

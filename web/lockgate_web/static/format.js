@@ -19,6 +19,17 @@ export function size(bytes) {
 
 export const millis = (value) => (value >= 10000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`);
 
+export const percent = (share) => (share == null ? "-" : `${Math.round(share * 100)} %`);
+
+// Behind the clock, in milliseconds.
+export function lag(ms) {
+  if (ms == null) return "-";
+  const seconds = ms / 1000;
+  if (seconds < 90) return `${seconds.toFixed(1)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400).toLocaleString("en")} days`;
+}
+
 export function ago(unixMs) {
   if (!unixMs) return "-";
   const seconds = Math.max(0, (Date.now() - unixMs) / 1000);

@@ -1,6 +1,6 @@
 // The execution graph, and the subtasks of the vertex that was chosen.
 import { h, pager, s, show, table } from "./dom.js";
-import { count, rate, words } from "./format.js";
+import { count, lag, moment, percent, rate, words } from "./format.js";
 
 const PAGE = 100; // of the server
 
@@ -39,10 +39,12 @@ export function graphPart(place, model) {
   }
 
   function subtaskTable(found) {
-    const rows = found.subtasks.map((each) => [each.vertex, String(each.subtask), each.task_manager || "-", each.state || "-"]);
+    const rows = found.subtasks.map((each) => [each.vertex, String(each.subtask), each.task_manager || "-", each.state || "-",
+      percent(each.busy), percent(each.backpressured), percent(each.idle), utc(each.watermark_unix_ms), lag(each.lag_ms)]);
     const turn = (to) => { offset = to; list(); };
     return [h("h2", {}, chosen ? `Subtasks of ${chosen}` : "Subtasks"),
-      table("Subtasks", [["Vertex", ""], ["Subtask", "right"], ["Task manager", ""], ["State", ""]], rows, "It has none now."),
+      table("Subtasks", [["Vertex", "hide"], ["Subtask", "right"], ["Task manager", ""], ["State", "hide"], ["Busy", "right"], ["Back-pressured", "right"],
+        ["Idle", "right hide"], ["Watermark, UTC", "hide nowrap"], ["Lag", "right"]], rows, "It has none now."),
       pager(["Before", "Next"], offset, PAGE, found.total, turn)];
   }
 
@@ -83,7 +85,9 @@ function picture(model, graph, chosen, choose) {
     box(model, vertex, places.get(vertex.id), wide, high, vertex.id === chosen, choose));
   return [h("h2", {}, "Execution graph"),
     s("svg", { viewBox: `0 0 ${graph.width} ${graph.height}`, width: graph.width, height: graph.height, role: "group",
-      "aria-label": "Execution graph; choose a vertex for its subtasks" }, s("defs", {}, marker), edges, boxes)];
+      "aria-label": "Execution graph; choose a vertex for its subtasks" }, s("defs", {}, marker), edges, boxes),
+    h("p", { class: "small" }, h("span", { class: "key busy" }), "busy ", h("span", { class: "key backpressured" }), "back-pressured ",
+      h("span", { class: "key idle" }), "idle, of the last seconds, on average over the subtasks")];
 }
 
 function line(edge, from, to, wide, high) {
@@ -106,6 +110,9 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
   const way = vertex.records_in ? "in" : "out";
   const flow = `${rate(vertex.parallelism ? model.rates.now(`${way} ${vertex.id}`) : null)} ${way}`;
   const said = states.map(([state, n]) => `${n} ${words(state)}`).join(", ") || "not running";
+  const behind = vertex.lag_ms == null ? "" : `, lag ${lag(vertex.lag_ms)}`;
+  const load = vertex.busy == null ? "load not known" : vertex.backpressured >= 0.005
+    ? `${percent(vertex.busy)} busy, ${percent(vertex.backpressured)} waits${behind}` : `${percent(vertex.busy)} busy${behind}`;
   const press = (event) => {
     if (event.type === "click" || event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -113,10 +120,31 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
     }
   };
   return s("g", { role: "button", tabindex: 0, id: `vertex-${vertex.id}`, class: isChosen ? "chosen" : "", transform: `translate(${place.x} ${place.y})`,
-    "aria-label": `${vertex.id}: ${name}, ${said}, ${flow}`, "aria-pressed": String(isChosen), onclick: press, onkeydown: press },
-    s("rect", { class: `box ${look}`, width: wide, height: high, rx: 8 }),
+    "aria-label": `${vertex.id}: ${name}, ${said}, ${flow}, ${load}`, "aria-pressed": String(isChosen), onclick: press, onkeydown: press },
+    s("rect", { class: `box ${look}`, width: wide, height: high, rx: 8 }), heat(vertex, wide, high),
     s("text", { x: 12, y: 21, "font-weight": 650 }, short(vertex.id, 24)), s("text", { class: "dim", x: 12, y: 37 }, short(name, 30)),
-    s("text", { x: 12, y: 54 }, flow), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)), s("title", {}, name));
+    s("text", { x: 12, y: 54 }, flow), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)),
+    s("text", { x: 12, y: 86, class: "load" }, load), shares(vertex, wide - 24),
+    s("title", {}, `${name}${vertex.watermark_unix_ms == null ? "" : `\nwatermark ${moment(vertex.watermark_unix_ms)}`}`));
 }
+
+// The colour of a vertex: what it does most, waiting for others or working.
+function heat(vertex, wide, high) {
+  if (vertex.busy == null) return null;
+  const [kind, share] = vertex.backpressured > vertex.busy ? ["backpressured", vertex.backpressured] : ["busy", vertex.busy];
+  return s("rect", { class: `heat ${kind}`, width: wide, height: high, rx: 8, "fill-opacity": (share * 0.3).toFixed(3) });
+}
+
+function shares(vertex, wide) {
+  if (vertex.busy == null) return null;
+  let x = 12;
+  return ["busy", "backpressured", "idle"].map((kind) => {
+    const part = s("rect", { class: `heat ${kind}`, x, y: 95, width: (vertex[kind] * wide).toFixed(1), height: 9 }, s("title", {}, `${kind} ${percent(vertex[kind])}`));
+    x += vertex[kind] * wide;
+    return part;
+  });
+}
+
+const utc = (unixMs) => (unixMs == null || Math.abs(unixMs) > 8e15 ? "-" : new Date(unixMs).toISOString().replace("T", " ").slice(0, 19));
 
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -15,6 +15,7 @@ export function overviewPage(place, connection, signal) {
   connection.stream("/api/v1/events", {
     overview: (value) => {
       for (const job of value.jobs) rates.add(job.key, job.records_read ?? 0);
+      rates.add("", value.jobs.reduce((sum, job) => sum + (job.records_read ?? 0), 0));
       document.getElementById("cluster").textContent = `cluster ${value.cluster.name}`;
       last = value;
       draw();
@@ -41,7 +42,8 @@ function tiles(cluster, jobs) {
       coordinators.filter((each) => !each.leader).map((each) => each.id).join(", ") || "none"),
     tile("Task managers", String(managers.length), `${slots - free} of ${slots} slots in use`),
     tile("Jobs", `${running.length} running`, Object.entries(cluster.jobs).map(([state, n]) => `${n} ${words(state)}`).join(", ") || "none yet"),
-    tile("Records read", rate(total.length ? total.reduce((sum, value) => sum + value, 0) : null), "by all jobs"),
+    tile("Records read", rate(total.length ? total.reduce((sum, value) => sum + value, 0) : null),
+      sparkline(rates.all(""), "records read by all jobs in the last minute and a half", 150), "by all jobs"),
     tile("ZooKeeper", leader ? "session open" : "-", cluster.zookeeper, leader ? `session ${leader.session}` : ""));
 }
 

@@ -28,12 +28,16 @@ def test_a_checkpoint_that_times_out_names_the_busy_operator() -> None:
 
 def test_calls_that_have_returned_are_not_reported() -> None:
     known = AtWork()
-    known.update((SLOW,), lambda _: True)
+    known.update(("count", 1), SLOW)
     assert known.sentence(lambda _: "tm-b") == TOLD
-    known.update((replace(SLOW, at_work="", at_work_ms=0),), lambda _: True)
+    known.update(("count", 1), replace(SLOW, at_work="", at_work_ms=0))
     assert known.sentence(lambda _: "tm-b") == ""
-    known.update((SLOW,), lambda _: False)
-    assert known.sentence(lambda _: "tm-b") == "", "of another attempt"
+
+
+def test_calls_of_another_attempt_are_not_reported() -> None:
+    driver = Driver().run()
+    driver.give(events.CountersReported((replace(SLOW, subtask=subtask("count", 1, driver.number + 1)),)))
+    assert driver.master._attempts.busy() == ""
 
 
 def test_a_cancel_that_times_out_names_the_busy_operator() -> None:

@@ -20,6 +20,7 @@ from lockgate_proto.messages import (
     JobState,
     OperatorCounters,
     SubtaskCounters,
+    SubtaskLoad,
     SubtaskPhase,
     SubtaskReport,
 )
@@ -62,7 +63,8 @@ class WideJob(Driver):
 
     def heartbeat(self, index: int) -> events.Event:
         mine = [key for key in self.keys if key[1] // A_TASK_MANAGER == index]
-        counters = tuple(SubtaskCounters(subtask(*key), (OperatorCounters("counts", 10, 10),)) for key in mine)
+        counted, load = (OperatorCounters("counts", 10, 10),), SubtaskLoad(500, 100, 1, 1, True, True)
+        counters = tuple(SubtaskCounters(subtask(*key), counted, load=load) for key in mine)
         return self.said(mine[0], events.CountersReported(counters))
 
     def start(self) -> None:

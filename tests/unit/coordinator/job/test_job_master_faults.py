@@ -472,7 +472,7 @@ def test_a_savepoint_is_answered_when_it_is_complete_and_never_subsumed() -> Non
     assert (answer.request_id, answer.savepoint.checkpoint_id) == ("s", number)
     for _ in range(3):
         driver.complete()
-    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [number + 3, number]
+    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all()] == [number + 3, number]
 
 
 def test_a_savepoint_requested_between_two_attempts_is_taken_in_the_next() -> None:

@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
     SplitsDiscovered,
     SplitState,
     SubtaskCounters,
+    SubtaskLoad,
     SubtaskPhase,
     SubtaskReport,
     TriggerCheckpoint,
@@ -183,7 +184,7 @@ def test_the_metadata_is_sufficient_for_a_restore() -> None:
 def test_checkpoint_listing_has_no_metadata() -> None:
     driver = Driver().run()
     driver.complete()
-    assert [checkpoint.metadata for checkpoint in driver.master.checkpoints()] == [b""]
+    assert [checkpoint.metadata for checkpoint in driver.master.checkpoints().all()] == [b""]
 
 
 def test_the_older_checkpoint_is_discarded_after_the_newer_one_is_complete() -> None:
@@ -267,6 +268,26 @@ def test_counters_are_summed_over_subtasks_and_restored_with_the_state() -> None
     driver.give(events.CountersReported((late,)))
     views = {operator.operator_id: operator for operator in driver.master.status().operators}
     assert (views["counts"].records_in, views["counts"].records_out, views["counts"].vertex_id) == (20, 6, "count")
+
+
+def test_the_load_of_a_running_subtask_is_shown() -> None:
+    driver = Driver().run()
+
+    def loads() -> dict[str, SubtaskLoad | None]:
+        return {f"{view.vertex_id}-{view.subtask}": view.load for view in driver.master.status().subtasks}
+
+    assert set(loads().values()) == {None}
+    for load in (SubtaskLoad(100), SubtaskLoad(900, 50, 7, 8, True, True)):
+        driver.give(events.CountersReported((SubtaskCounters(subtask("count", 1), load=load),)))
+    driver.give(events.CountersReported((SubtaskCounters(subtask("count", 0, 9), load=SubtaskLoad(1)),)))
+    assert loads() == {
+        "read-0": None,
+        "read-1": None,
+        "count-0": None,
+        "count-1": SubtaskLoad(900, 50, 7, 8, True, True),
+    }
+    driver.all_report(EXHAUSTED)
+    assert set(loads().values()) == {None}, "its watermark stands still for good: that is no lag"
 
 
 def test_the_first_records_too_far_ahead_of_the_clock_are_reported_once() -> None:
@@ -377,4 +398,4 @@ def test_retained_checkpoints_are_kept(retained: int) -> None:
     driver = Driver(word_count(checkpoints=CheckpointOptions(retained=retained))).run()
     for _ in range(5):
         driver.complete()
-    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [5, 4, 3, 2, 1][:retained]
+    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all()] == [5, 4, 3, 2, 1][:retained]

@@ -562,10 +562,10 @@ def test_a_disposed_savepoint_is_not_listed_and_the_newest_is_never_deleted() ->
     driver.give(events.SavepointRequested("user"))
     savepoint, _ = snapshot(driver)
     driver.give(events.SavepointDisposed(savepoint.checkpoint_id))
-    assert driver.master.checkpoints(), "it is what the job would restart from"
+    assert driver.master.checkpoints().all(), "it is what the job would restart from"
     newest, _ = driver.complete()
     driver.give(events.SavepointDisposed(savepoint.checkpoint_id))
-    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [newest.checkpoint_id]
+    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all()] == [newest.checkpoint_id]
 
 
 def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_no_request() -> None:
@@ -577,7 +577,9 @@ def test_a_savepoint_that_is_being_deleted_is_in_no_result_and_answers_no_reques
     newest, _ = driver.complete()
     driver.commit(newest.checkpoint_id)
     driver.give(events.DisposalBegun(1))
-    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints()] == [3, 2, 1], "it is there yet"
+    assert [checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all()] == [3, 2, 1], (
+        "it is there yet"
+    )
     driver.give(events.SavepointRequested("mine"))
     assert driver.of(effects.PersistCheckpointId), "what goes is no answer"
     driver.give(events.CancelRequested())
@@ -652,7 +654,7 @@ def test_a_rescale_whose_input_ends_meanwhile_does_not_end_the_job() -> None:
     snapshot(driver)
     begun = driver.last
     driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
-    number = max(checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints())
+    number = max(checkpoint.checkpoint_id for checkpoint in driver.master.checkpoints().all())
     driver.commit(number)
     assert not [persist_result for persist_result in driver.all if isinstance(persist_result, effects.PersistResult)]
     driver.last = begun

@@ -34,7 +34,7 @@ RESULT = JobResult(job_key="job", run_id="run")
 
 
 def test_checkpoints_that_are_not_read_yet_are_not_listed() -> None:
-    tools: Any = SimpleNamespace(actor=None)
+    tools: Any = SimpleNamespace(actor=None, traces=None)
     runner = JobRunner(JobRecord(job_key="job"), tools)
     term: Any = SimpleNamespace(jobs={"job": runner}, suspended=False, recovering=False)
     with pytest.raises(Busy, match="the records of job job are being read"):

@@ -1,0 +1,68 @@
+"""How busy a subtask was in the last seconds, and how far it has come in event time: for heartbeats and metrics."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from lockgate_common.clock import unix_ms
+from lockgate_proto.messages import SubtaskLoad, Watermark
+
+from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
+from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
+
+_WINDOW_NS = 3_000_000_000
+_STEP_NS = 500_000_000  # between two marks: the window begins at one
+_TOLD_NS = 900_000_000  # between two loads in heartbeats: what a report costs the leader is time of its own
+
+_NOTHING = Watermark(MIN_WATERMARK)
+
+
+class LoadMeter:
+    """The subtask's thread notes watermarks; one other thread, that of the heartbeats, asks for the load."""
+
+    def __init__(self, shares: TimeShares) -> None:
+        """shares: the time that it has spent so far."""
+        self.watermark = _NOTHING  # replaced as a whole, so that any thread may read it
+        self._shares = shares
+        self._told_ns: int | None = None
+        self._marks: deque[tuple[int, dict[Share, float]]] = deque([(time.monotonic_ns(), shares.seconds())])
+
+    def passed(self, watermark: Watermark) -> None:
+        """Event time has reached it, and so have all that the subtask has put out."""
+        self.watermark = watermark
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """None without event time, before its first record, and after the end of the input."""
+        time_ms = self.watermark.event_time_ms
+        return None if time_ms in (MIN_WATERMARK, MAX_WATERMARK) else time_ms
+
+    def load(self) -> SubtaskLoad:
+        """At present."""
+        now_ns, spent = time.monotonic_ns(), self._shares.seconds()
+        while len(self._marks) > 1 and now_ns - self._marks[1][0] >= _WINDOW_NS:
+            self._marks.popleft()
+        before = self._marks[0][1]
+        if now_ns - self._marks[-1][0] >= _STEP_NS:
+            self._marks.append((now_ns, spent))
+        risen = {share: seconds - before[share] for share, seconds in spent.items()}
+        total = sum(risen.values()) or 1.0
+        reached = self.watermark_ms
+        has_lag = reached is not None and not self.watermark.idle
+        return SubtaskLoad(
+            busy_permille=int(1_000 * risen[Share.BUSY] / total),
+            backpressured_permille=int(1_000 * risen[Share.BACKPRESSURED] / total),
+            watermark_unix_ms=reached or 0,
+            lag_ms=unix_ms() - reached if reached is not None and has_lag else 0,
+            has_watermark=reached is not None,
+            has_lag=has_lag,
+        )
+
+    def news(self) -> SubtaskLoad | None:
+        """As `load`, for a heartbeat; None when one was sent within the last second."""
+        now_ns = time.monotonic_ns()
+        if self._told_ns is not None and now_ns - self._told_ns < _TOLD_NS:
+            return None
+        self._told_ns = now_ns
+        return self.load()
