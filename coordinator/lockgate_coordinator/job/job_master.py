@@ -495,7 +495,5 @@ class JobMaster:
         self._life.move(state, now_ms)
         self._emit(m.JobEventKind.STATE_CHANGED, state.name)
 
-    def _emit(
-        self, kind: m.JobEventKind, text: str, restored_id: int = 0, reason: effects.Reason | None = None
-    ) -> None:
-        self._out.append(self._attempts.event(kind, text, restored_id, reason))
+    def _emit(self, kind: m.JobEventKind, text: str, from_id: int = 0, reason: effects.Reason | None = None) -> None:
+        self._out.append(self._attempts.event(kind, text, from_id, reason))
