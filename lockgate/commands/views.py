@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lockgate_common.amounts import counted, size_text
 from lockgate_common.printable import printable
@@ -60,55 +60,44 @@ def job_text(status: JobStatus) -> str:
         lines.append(f"`lockgate job {status.job_key} --traceback` shows the traceback of the Python code")
     if status.straggler:
         lines.append(f"straggler: {status.straggler}")
-    if status.operators:
-        rows = [
-            (
-                operator.operator_id,
-                operator.name,
-                operator.vertex_id or "-",
-                f"{operator.records_in:,}",
-                f"{operator.records_out:,}",
-            )
-            for operator in status.operators
-        ]
-        lines += ["", table(("OPERATOR", "NAME", "VERTEX", "RECORDS IN", "RECORDS OUT"), rows, right=(3, 4))]
-    if status.subtasks:
-        found = [
-            (
-                subtask.vertex_id,
-                str(subtask.subtask),
-                subtask.task_manager_id or "-",
-                subtask.state,
-                *_load_cells(subtask.load),
-            )
-            for subtask in status.subtasks
-        ]
-        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG")
-        lines += ["", table(header, found, right=(1, 4, 5, 6, 7))]
-    lines += [
-        f"{operator.records_late:,} records arrived too late for {operator.name}"
-        for operator in status.operators
-        if operator.records_late
-    ]
-    lines += [
-        f"{operator.records_malformed:,} lines were not valid records for {operator.name}"
-        for operator in status.operators
-        if operator.records_malformed
-    ]
-    lines += [
-        f"{operator.records_ahead:,} records were too far ahead of the clock for {operator.name}: processed, but "
-        "they do not "
-        "advance event time (max_ahead)"
-        for operator in status.operators
-        if operator.records_ahead
-    ]
-    lines += [
-        f"{operator.records_failed:,} records failed in {operator.name} and were skipped, or went to its dead letters"
-        for operator in status.operators
-        if operator.records_failed
-    ]
+    lines += [*_tables(status), *_remarks(status)]
     lines += ["", checkpoint_line(status)]
     return printable("\n".join(lines))
+
+
+def _tables(status: JobStatus) -> Iterator[str]:
+    """Of its operators and of its subtasks, an empty line before each."""
+    if status.operators:
+        rows = [
+            (item.operator_id, item.name, item.vertex_id or "-", f"{item.records_in:,}", f"{item.records_out:,}")
+            for item in status.operators
+        ]
+        yield ""
+        yield table(("OPERATOR", "NAME", "VERTEX", "RECORDS IN", "RECORDS OUT"), rows, right=(3, 4))
+    if status.subtasks:
+        places = [
+            (item.vertex_id, str(item.subtask), item.task_manager_id or "-", item.state, *_load_cells(item.load))
+            for item in status.subtasks
+        ]
+        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG")
+        yield ""
+        yield table(header, places, right=(1, 4, 5, 6, 7))
+
+
+def _remarks(status: JobStatus) -> Iterator[str]:
+    """About records that were not processed as all others, a line for each operator and kind."""
+    for name, remark in (
+        ("records_late", "records arrived too late for {}"),
+        ("records_malformed", "lines were not valid records for {}"),
+        (
+            "records_ahead",
+            "records were too far ahead of the clock for {}: processed, but they do not advance event time (max_ahead)",
+        ),
+        ("records_failed", "records failed in {} and were skipped, or went to its dead letters"),
+    ):
+        for operator in status.operators:
+            if count := getattr(operator, name):
+                yield f"{count:,} {remark.format(operator.name)}"
 
 
 def traceback_of(status: JobStatus) -> str:
