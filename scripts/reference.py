@@ -22,7 +22,16 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 ROOT = Path(__file__).resolve().parents[1]
 PROTO = ROOT / "proto"
 GUIDE = ROOT / "docs/operators-guide.md"
-FILES = ("job", "graph", "story", "failure", "checkpoint", "control", "exchange")  # what clients need comes first
+FILES = (
+    "job",
+    "graph",
+    "story",
+    "failure",
+    "load",
+    "checkpoint",
+    "control",
+    "exchange",
+)  # what clients need comes first
 _MADE = "*Made from the source by `scripts/reference.py`.*\n"
 _SETTING = re.compile(r"^\| `(\w+\.\w+)` \| (?:`([^`]*)`)? ?\| (.*) \|$", re.MULTILINE)
 _GUIDE_LINK = re.compile(r"\]\((#[^)]+)\)")

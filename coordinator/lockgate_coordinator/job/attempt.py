@@ -270,10 +270,9 @@ class Attempt:
         self._first_record = self._emit(JobEventKind.FIRST_RECORD, "", first.unix_us)
         return [self._first_record] if self.running_ms is not None else []
 
-    def all_run(self) -> list[Emit]:
-        """The events when every subtask runs: that, and the first record if it came before."""
-        deployed = self._emit(JobEventKind.ATTEMPT_DEPLOYED, f"all {len(self.execution.subtasks)} subtasks run")
-        return [deployed, self._first_record] if self._first_record is not None else [deployed]
+    def early_record(self) -> list[Emit]:
+        """The event of a first record that came before every subtask ran, as the attempt begins to run."""
+        return [self._first_record] if self._first_record is not None else []
 
     def _on_splits(self, found: SplitsDiscovered, now_ms: int) -> list[AttemptEffect]:
         assigner = self._assigners.get(found.vertex_id)

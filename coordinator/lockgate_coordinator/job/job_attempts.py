@@ -102,6 +102,12 @@ class JobAttempts:
         """The stored record of the newest attempt."""
         return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
 
+    def all_run(self) -> list[Emit]:
+        """The events when every subtask of the current attempt runs: that, and the first record if it came before."""
+        assert self.current is not None
+        text = f"all {len(self.current.execution.subtasks)} subtasks run"
+        return [self.event(JobEventKind.ATTEMPT_DEPLOYED, text), *self.current.early_record()]
+
     def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: Reason | None = None) -> Emit:
         """An event of the job in the newest attempt. reason: see Emit."""
         event = JobEvent(kind, attempt=self.number, checkpoint_id=checkpoint_id, token=self.token, text=text)

@@ -393,7 +393,7 @@ class JobMaster:
         if starting and attempt.execution.all_started:
             self._restarts.storage.over()
             self._move(m.JobState.RUNNING, now_ms)
-            self._out += attempt.all_run()
+            self._out += self._attempts.all_run()
             stopped_with = self._orders.carried_out_by(snapshots.completed)
             self._to_snapshots(self._attempts.running(stopped_with, now_ms), now_ms)
         if self._life.state is m.JobState.RUNNING and attempt.execution.all_exhausted:

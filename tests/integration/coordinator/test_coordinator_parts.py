@@ -309,7 +309,7 @@ def test_a_file_missed_while_the_storage_comes_back_is_retried(tmp_path: Path, m
 def test_a_later_format_is_reported(tmp_path: Path) -> None:
     files = MetadataFiles(str(tmp_path), "c")
     pointer, _ = write(files, m.CheckpointMetadata(9, "job", "run", 3))
-    with pytest.raises(StorageError, match="format version 9"):
+    with pytest.raises(StorageError, match="has format 9, and Lockgate"):
         files.read(pointer)
 
 
