@@ -31,6 +31,7 @@ from lockgate_proto.messages import (
     FailureCause,
     JobGraph,
     Layout,
+    LeaderFailover,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitsDiscovered,
@@ -84,7 +85,8 @@ class DeployedAttempt:
         self.uploads = BackgroundThreads(max(2, len(subtasks)), "upload", interrupt_user_code)
         self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
         self.listings: dict[tuple[str, int], tuple[threading.Lock, SplitListing]] = {}  # by vertex and token
-        self.progress = Progress(attempt, subtasks)
+        is_wanted = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
+        self.progress = Progress(attempt, subtasks) if is_wanted else None
         self._is_canceled = False
 
     def listing(self, vertex_id: str, token: int) -> tuple[threading.Lock, SplitListing]:
@@ -159,7 +161,8 @@ class Deployments:
             case AssignSplits(subtask) if subtask is not None and subtask.attempt is not None:
                 deployed = self._deployed(subtask.attempt)
                 if deployed is not None and subtask in deployed.tasks:
-                    deployed.progress.assigned(body)
+                    if deployed.progress is not None:
+                        deployed.progress.assigned(body)
                     deployed.tasks[subtask].post(body)
             case (
                 TriggerCheckpoint(attempt)
@@ -176,11 +179,13 @@ class Deployments:
             return tuple(self._attempts)
 
     def progress(self) -> tuple[AttemptProgress, ...]:
-        """How far the subtasks of the running attempts are; without those of which there is too much to say."""
+        """How far the subtasks of the running attempts are that a new leader may adopt.
+
+        Those of which there is too much to say are left out.
+        """
         with self._lock:
-            attempts = list(self._attempts.values())
-        found = (deployed.progress.message() for deployed in attempts)
-        return tuple(message for message in found if message is not None)
+            kept = [deployed.progress for deployed in self._attempts.values() if deployed.progress is not None]
+        return tuple(message for progress in kept if (message := progress.message()) is not None)
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
         """Records in and out of every live subtask, as it last noted them, and its load. For one thread."""
@@ -225,7 +230,8 @@ class Deployments:
             return self._attempts.get(attempt) if attempt is not None else None
 
     def _report_of(self, deployed: DeployedAttempt, body: Any) -> None:
-        deployed.progress.reported(body)
+        if deployed.progress is not None:
+            deployed.progress.reported(body)
         self._report(body)
 
     def _deploy(self, deploy: Deploy) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
+    AssignSplits,
     AttemptGone,
     AttemptId,
     CancelAttempt,
     Deploy,
     GeneratorSource,
     JobGraph,
+    LeaderFailover,
     Operator,
     Participant,
+    SplitState,
+    SubtaskId,
     SubtaskReport,
     Vertex,
 )
@@ -49,6 +54,8 @@ class IdleSource:
 
     def poll(self) -> Idle:
         return Idle(1_000)
+
+    def assign(self, *_: object) -> None: ...
 
     def cancel(self) -> None:
         self.is_canceled = True
@@ -193,3 +200,17 @@ def test_a_deployment_that_arrives_after_its_cancellation_is_refused(manager: Te
     assert (manager.gone(), manager.running()) == ([3, 3], [])
     manager.deploy(4)
     assert manager.running() == [4]
+
+
+def test_progress_is_kept_for_jobs_that_a_new_leader_may_adopt_and_for_no_other(manager: TestingTaskManager) -> None:
+    manager.deploy(1)
+    assert manager.deployments.progress() == ()
+    reattach = replace(GRAPH, leader_failover=LeaderFailover.LEADER_FAILOVER_REATTACH)
+    attempt = AttemptId("other", "run", 1)
+    manager.deployments.handle(Deploy(attempt, layout=layout(reattach, Participant("tm", "unused:1"))))
+    source = SubtaskId(attempt, "read", 0)
+    manager.deployments.handle(AssignSplits(source, (SplitState("a", 0, 9),), complete=True))
+    (progress,) = manager.deployments.progress()
+    assert progress.attempt == attempt
+    (found,) = progress.subtasks
+    assert ([split.split for split in found.assigned], found.complete) == (["a"], True)
