@@ -51,6 +51,21 @@ class Session(Generic[Body]):
         self.handled = max(sequence, self.handled)
         return True
 
+    def resume(self, acknowledged: int) -> None:
+        """The other end is back on a new stream. acknowledged: its highest handled number.
+
+        If that is more than this end has ever sent, it has counted for an earlier peer, and whatever is kept would be
+        taken for handled: it gets higher numbers.
+        """
+        if acknowledged <= self._sent:
+            self.receive(0, acknowledged)
+            return
+        bodies = [body for _, body in self._kept]
+        self._sent = acknowledged
+        self._kept.clear()
+        for body in bodies:
+            self.send(body)
+
     def __len__(self) -> int:
         """The number of unacknowledged messages."""
         return len(self._kept)

@@ -64,6 +64,8 @@ DEFAULT_PATIENCE_MS = 30_000
 TRUST_S = 3.0
 # A leader that does not answer for so long may be frozen: it is located again.
 CALL_TIMEOUT_S = 5.0
+UNPROVEN_MS = 5_000
+"""How long a leader that does not prove itself may be one that has just been replaced at its address."""
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 
@@ -326,7 +328,7 @@ class Client:
         """One call to the leader, retried until it is answered or `patience_ms` has passed. Every rpc is idempotent."""
         deadline = Deadline(self._patience_ms if patience_ms is None else patience_ms)
         pause_s, last = FIRST_PAUSE_S, ""
-        unproven = False
+        unproven: Deadline | None = None
         while True:
             leader = self._locate_for(deadline, last)
             limit_s = max(0.05, deadline.remaining_s(CALL_TIMEOUT_S if timeout_s is None else timeout_s))
@@ -334,11 +336,15 @@ class Client:
                 leader = self._identified(leader, limit_s)
                 return self._ask(leader, method, request, limit_s)
             except UnprovenPeer as error:
-                if unproven:
-                    raise NotAllowed(str(error)) from error
-                # Perhaps another process has the address now: it is asked who it is, and has to prove that.
-                unproven, last = True, str(error)
+                # Perhaps another process has the address now, and ZooKeeper still has a record of the one before: who
+                # leads is asked again, and has to prove that.
+                last, is_first = str(error), unproven is None
+                unproven = unproven or Deadline(UNPROVEN_MS)
+                if unproven.expired or deadline.expired:
+                    raise NotAllowed(last) from error
                 self.forget_leader()
+                if not is_first:
+                    self.pause(deadline.remaining_s(pause_s))
                 continue
             except grpc.RpcError as error:
                 verdict = classify_rpc_error(error, job_key, leader.address, leader.instance)

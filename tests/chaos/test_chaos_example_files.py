@@ -64,8 +64,8 @@ def table(file: Path, query: str) -> list[Any]:
 
 
 def words(folder: Path) -> Counter[str]:
-    """Of the text files in a folder, by the example's own rule."""
-    text = "\n".join(path.read_text() for path in folder.iterdir() if path.is_file())
+    """Of the text files in a folder and below, by the example's own rule."""
+    text = "\n".join(path.read_text() for path in folder.rglob("*") if path.is_file())
     return Counter(word for word in re.split(r"\W+", text.lower(), flags=re.ASCII) if word)
 
 

@@ -260,6 +260,10 @@ class SimulatedTaskManager(Process):
             self.world.note(self.name, f"refuses {short(message.body)} under token {message.token}")
             stream.leave("a leader that has been replaced")
             return
+        if message.token > stream.leader.token:  # as ControlClient: it has been granted leadership again
+            self._leader = replace(stream.leader, token=message.token)
+            stream.leave("it leads again")
+            return
         self._heard = self.world.now
         self._pause_ms = 10.0
         is_new = self._session.receive(message.sequence, message.acknowledged)

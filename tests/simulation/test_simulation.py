@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import SHARE
+from tests.simulation.coordinator import SimulatedWorkers
 from tests.simulation.job import looping_job
 from tests.simulation.kinds import KINDS, add_options, again, chosen, scenario_of
 from tests.simulation.scenarios import (
@@ -185,6 +189,35 @@ def test_a_dead_leader_restarts_nothing_of_a_job_that_can_be_adopted() -> None:
     ]
     assert sum(outcome.attempts == 1 and outcome.grants > 1 for outcome in outcomes) >= 15
     assert all(outcome.attempts <= 2 for outcome in outcomes)
+
+
+@contextmanager
+def _slow_reads(**delays_ms: float) -> Iterator[None]:
+    """A new leader waits so long for the list of jobs, or the records of a job, with this word in its key."""
+    run = SimulatedWorkers._next
+
+    def wait(self: SimulatedWorkers, key: str) -> None:
+        found = [
+            ms for word, ms in delays_ms.items() if word.replace("_", "-") in str(key) and self._process.world.now > 300
+        ]
+        if found and self._bounds[0] == 0.5:
+            self._process.later(found[0], lambda: self._run(key))
+        else:
+            run(self, key)
+
+    with mock.patch.object(SimulatedWorkers, "_next", wait):
+        yield
+
+
+@pytest.mark.parametrize("listing_ms", [60, 300])
+def test_task_managers_that_register_before_the_jobs_are_listed_are_heard(listing_ms: float) -> None:
+    """They may reach the end of their input meanwhile, and a job whose records come late restarts no other."""
+    with _slow_reads(jobs=listing_ms, job_1=400):
+        outcomes = [
+            _hold(replace(quiet_scenario(seed), jobs=2, faults=((350 + 8 * seed, "kill_leader"),), reattach=True))
+            for seed in range(20)
+        ]
+    assert sum(outcome.attempts == 1 and outcome.grants > 1 for outcome in outcomes) >= 15
 
 
 @pytest.mark.parametrize("mode", [CheckpointMode.EXACTLY_ONCE, *OTHER_MODES, CheckpointMode.STOP_THE_WORLD])

@@ -21,13 +21,16 @@ from lockgate_proto.messages import (
     SubtaskReport,
 )
 
+from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
 from lockgate_coordinator.graph.shape import subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.events import Committed, Gone, Report, Reported
 
-MAX_IN_DOUBT = 1_000
+MAX_IN_DOUBT = 100
 """Checkpoints since the newest completed one, each of which has to be aborted on every task manager."""
+MAX_SPLIT_BYTES = 16 << 20
+"""Names of the splits that were assigned in the attempt: they have to fit into a message to their lister."""
 
 _RUNS = frozenset({SubtaskPhase.SUBTASK_RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED})
 _STATES = {
@@ -52,74 +55,88 @@ class Doubts:
 
 
 class Adoption:
-    """Of one attempt of the job. places: the task manager of slot i; slot i has subtask i of every vertex."""
+    """What task managers report under this leader before it knows, or begins, the job's attempt."""
 
-    def __init__(self, graph: JobGraph, attempt: AttemptId, places: Sequence[str]) -> None:
-        self.attempt = attempt
+    def __init__(self, graph: JobGraph) -> None:
         self._vertices = frozenset(vertex.id for vertex in graph.vertices)
-        self._places = tuple(places)
-        self._found: dict[SubtaskKey, SubtaskProgress] = {}  # in the registrations
-        self._phase: dict[SubtaskKey, SubtaskPhase] = {}  # in later reports, which may be handled before them
-        self._committed: dict[SubtaskKey, int] = {}
+        self._found: dict[str, AttemptProgress] = {}  # by task manager, of its newest attempt
+        self._phase: dict[tuple[str, SubtaskId], SubtaskPhase] = {}  # in reports, which may come before a registration
+        self._committed: dict[tuple[str, SubtaskId], int] = {}
 
     def found(self, task_manager_id: str, progress: AttemptProgress | None) -> None:
         """A task manager has registered and still runs an attempt of the job."""
-        if progress is not None and progress.attempt == self.attempt:
-            own = {(item.vertex_id, item.subtask): item for item in progress.subtasks}
-            self._found |= {key: item for key, item in own.items() if self._is_at(key, task_manager_id)}
+        known = self._found.get(task_manager_id)
+        if progress is not None and (known is None or _number(progress) >= _number(known)):
+            self._found[task_manager_id] = progress
 
     def reported(self, task_manager_id: str, report: Report) -> None:
-        """A report under this leader."""
+        """A report of a subtask, or that nothing of an attempt runs there any more."""
         match report:
-            case Reported(SubtaskReport(SubtaskId() as subtask, phase)):
-                if (key := self._key(subtask, task_manager_id)) is not None:
-                    self._phase[key] = max(phase, self._phase.get(key, phase))
-            case Committed(CheckpointCommitted(SubtaskId() as subtask, number)):
-                if (key := self._key(subtask, task_manager_id)) is not None:
-                    self._committed[key] = max(number, self._committed.get(key, number))
-            case Gone(gone=gone) if gone.attempt == self.attempt:
-                self.lost(task_manager_id)
+            case Reported(SubtaskReport(SubtaskId() as subtask, phase)) if self._is_possible(subtask):
+                key = (task_manager_id, subtask)
+                self._phase[key] = max(phase, self._phase.get(key, phase))
+            case Committed(CheckpointCommitted(SubtaskId() as subtask, number)) if self._is_possible(subtask):
+                key = (task_manager_id, subtask)
+                self._committed[key] = max(number, self._committed.get(key, number))
+            case Gone(gone=gone):
+                known = self._found.get(task_manager_id)
+                if known is not None and known.attempt == gone.attempt:
+                    del self._found[task_manager_id]
 
     def lost(self, task_manager_id: str) -> None:
-        """Nothing of the attempt runs there any more."""
-        self._places = tuple("" if name == task_manager_id else name for name in self._places)
+        """Its process has ended, or left."""
+        self._found.pop(task_manager_id, None)
+        self._phase = {key: phase for key, phase in self._phase.items() if key[0] != task_manager_id}
+        self._committed = {key: number for key, number in self._committed.items() if key[0] != task_manager_id}
 
-    def subtasks(self) -> Mapping[SubtaskKey, SubtaskProgress]:
-        """Every subtask in a registration, as it is now."""
+    def subtasks(self, attempt: AttemptId, places: Sequence[str]) -> Mapping[SubtaskKey, SubtaskProgress]:
+        """How far the subtasks of the attempt are that run where they were placed. places: task manager of slot i."""
         return {
-            key: replace(
-                item,
-                phase=max(item.phase, self._phase.get(key, item.phase)),
-                committed_id=max(item.committed_id, self._committed.get(key, 0)),
-            )
-            for key, item in self._found.items()
+            (item.vertex_id, item.subtask): self._now(name, attempt, item)
+            for name, progress in self._found.items()
+            if progress.attempt == attempt
+            for item in progress.subtasks
+            if item.vertex_id in self._vertices and _place(places, item.subtask) == name
         }
 
-    def problem(self, graph: JobGraph, slots: Sequence[SlotOffer], doubts: Doubts) -> str:
-        """Why the attempt cannot be adopted, in words; "" when it can. graph: normalized; slots: now the job's."""
+    def problem(
+        self, attempt: AttemptId, places: Sequence[str], graph: JobGraph, slots: Sequence[SlotOffer], doubts: Doubts
+    ) -> str:
+        """Why the attempt cannot be adopted, in words; "" when it can.
+
+        places: of the attempt, by slot; slots: those that the job has been granted; graph: normalized.
+        """
         if other := doubts.problem():
             return other
-        names = zip(self._places, slots, strict=False)
-        for then, slot in names:
+        for then, slot in zip(places, slots, strict=False):
             if then != slot.task_manager_id:
                 return "a task manager of the attempt is gone" if not then else f"{then} has no slot for it any more"
-        found, wanted = self.subtasks(), subtasks(graph)
+        found, wanted = self.subtasks(attempt, places), subtasks(graph)
         for key in wanted:
             name = f"{key[0]}-{key[1]}"
             if key not in found:
                 return f"no task manager has reported how far {name} is"
             if found[key].phase not in _RUNS:
                 return f"{name} {_STATES.get(found[key].phase, 'is in a state that is unknown here')}"
+        if sum(len(split.split) for item in found.values() for split in item.assigned) > MAX_SPLIT_BYTES:
+            return "its sources have been assigned too many splits"
         return "the job has another parallelism now" if len(found) != len(set(wanted)) else ""
 
-    def _is_at(self, key: SubtaskKey, task_manager_id: str) -> bool:
-        is_there = 0 <= key[1] < len(self._places) and self._places[key[1]] == task_manager_id
-        return is_there and key[0] in self._vertices
+    def _now(self, task_manager_id: str, attempt: AttemptId, item: SubtaskProgress) -> SubtaskProgress:
+        key = (task_manager_id, SubtaskId(attempt, item.vertex_id, item.subtask))
+        phase, committed_id = self._phase.get(key, item.phase), self._committed.get(key, 0)
+        return replace(item, phase=max(item.phase, phase), committed_id=max(item.committed_id, committed_id))
 
-    def _key(self, subtask: SubtaskId, task_manager_id: str) -> SubtaskKey | None:
-        """None for a subtask of another attempt, or of another task manager."""
-        key = (subtask.vertex_id, subtask.subtask)
-        return key if subtask.attempt == self.attempt and self._is_at(key, task_manager_id) else None
+    def _is_possible(self, subtask: SubtaskId) -> bool:
+        return subtask.vertex_id in self._vertices and 0 <= subtask.subtask < MAX_PARALLELISM
+
+
+def _place(places: Sequence[str], index: int) -> str:
+    return places[index] if 0 <= index < len(places) else ""
+
+
+def _number(progress: AttemptProgress) -> int:
+    return progress.attempt.attempt if progress.attempt is not None else 0
 
 
 def is_wanted(graph: JobGraph) -> bool:

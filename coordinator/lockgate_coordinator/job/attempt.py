@@ -8,6 +8,7 @@ from typing import assert_never
 
 from lockgate_proto.messages import (
     AttemptId,
+    AttemptProgress,
     CancelAttempt,
     CheckpointCommitted,
     CheckpointMetadata,
@@ -92,7 +93,8 @@ class Attempt:
         self.sinks = committers(graph)
         self._graph = graph
         self._token = token
-        self._adopted: dict[SubtaskKey, SubtaskProgress] | None = None
+        self.is_adopted = False  # whether an earlier leader has deployed it
+        self._adopted: dict[SubtaskKey, SubtaskProgress] = {}  # until it is taken over
         self._first_record: Emit | None = None
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
@@ -143,7 +145,7 @@ class Attempt:
 
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""
-        self._adopted = dict(progress)
+        self.is_adopted, self._adopted = True, dict(progress)
         for key, known in progress.items():
             self.execution.advance(SubtaskId(self.id, *key), _PHASES[known.phase], now_ms)
             self._committed[key] = known.committed_id
@@ -154,11 +156,11 @@ class Attempt:
         metadata: the newest completed snapshot, whose completion may not be known everywhere. Those begun after it are
         over: an earlier leader would have had to complete them. Raises SourceStateUnreadable, TooManyPartitions.
         """
-        assert self._adopted is not None
         completed_id = metadata.checkpoint_id if metadata is not None else 0
         sends: list[Send] = []
         if metadata is not None and self.took(metadata):
             sends += self.to_all(NotifyCheckpointComplete(self.id, completed_id))
+            self.restored_id = -self.id.attempt  # not known, and not that of another attempt
         else:
             self.restored_id = completed_id
         for number in range(completed_id + 1, newest_begun_id + 1):
@@ -174,13 +176,23 @@ class Attempt:
             sends += self._split_sends(assigner, assigner.deployed(now_ms))
             for index in range(vertex.parallelism):
                 sends += self._split_sends(assigner, assigner.running(index))
-        self.deployed_ms = now_ms
+        self.deployed_ms, self._adopted = now_ms, {}
         return sends
 
-    @property
-    def is_adopted(self) -> bool:
-        """True for one that an earlier leader has deployed."""
-        return self._adopted is not None
+    def registered(self, name: str, progress: AttemptProgress | None, now_ms: int) -> list[AttemptEffect]:
+        """A task manager has registered again, and says how far it is: reports on its last stream may be lost.
+
+        Failures are not taken from there: their reports, which have the reason, come as well, or their consequences do.
+        """
+        effects: list[AttemptEffect] = []
+        for item in progress.subtasks if progress is not None else ():
+            subtask = SubtaskId(self.id, item.vertex_id, item.subtask)
+            if not self.execution.runs_on(subtask, name):
+                continue
+            self._on_committed(CheckpointCommitted(subtask, item.committed_id))
+            if item.phase in _PHASES:
+                effects += self._on_report(SubtaskReport(subtask, item.phase), now_ms)
+        return effects
 
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted."""
@@ -219,7 +231,7 @@ class Attempt:
 
     def cancel(self, reason: str, lost: str) -> list[Send]:
         """Cancels the attempt on every task manager except the lost one."""
-        if self.deployed_ms is None:
+        if self.deployed_ms is None and not self.is_adopted:
             return []
         return self.to_all(CancelAttempt(attempt=self.id, reason=reason), without=lost)
 
@@ -278,7 +290,7 @@ class Attempt:
         assigner = self._assigners.get(found.vertex_id)
         if found.attempt != self.id or assigner is None:
             return []
-        if found.error:
+        if found.error and assigner.awaits(found):
             return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
         return [*self._split_sends(assigner, assigner.found(found, now_ms))]
 

@@ -88,14 +88,16 @@ class JobAttempts:
         self._at_work = AtWork()
         self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last attempt of earlier leaders
         self._stale_places: set[str] = set()  # where it may still run
-        self._adoption: Adoption | None = None  # until the first attempt of this leader begins
+        self._is_known = False  # whether there was one, until `recovered`
+        # Until the first attempt of this leader begins.
+        self._adoption = Adoption(graph) if is_wanted(graph) else None
 
     def recovered(self, last: AttemptRecord, now_ms: int) -> None:
         """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
         self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
         self._stale_places = set(last.task_manager_ids) - {""}
-        self._adoption = Adoption(self.graph, self._stale, self.places) if is_wanted(self.graph) else None
+        self._is_known = True
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
@@ -128,7 +130,8 @@ class JobAttempts:
     @property
     def recovery_grace_ms(self) -> int:
         """How long the first request of this leader waits for the places of the last attempt."""
-        return _REATTACH_GRACE_MS if self._adoption is not None else _RESTART_GRACE_MS
+        may_adopt = self._adoption is not None and self._is_known and "" not in self.places
+        return _REATTACH_GRACE_MS if may_adopt else _RESTART_GRACE_MS
 
     def awaits(self, answer: SlotsOffered | SlotsMissing) -> bool:
         """True for an answer to the newest request."""
@@ -141,10 +144,12 @@ class JobAttempts:
         """
         if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
             return None
-        adoption, self._adoption = self._adoption, None
-        self._not_adopted = "" if adoption is None else adoption.problem(self.graph, offer.slots, doubts)
-        is_adopted = adoption is not None and not self._not_adopted
-        if not is_adopted:
+        adoption, self._adoption = self._adoption if self._is_known else None, None
+        known, self._not_adopted = None, ""
+        if adoption is not None:
+            known = adoption.subtasks(self._stale, self.places)
+            self._not_adopted = adoption.problem(self._stale, self.places, self.graph, offer.slots, doubts)
+        if known is None or self._not_adopted:
             self.restarts += bool(self.number and self.is_counted)
             self.number += 1
         self.is_counted = True
@@ -152,15 +157,13 @@ class JobAttempts:
         attempt = AttemptId(self._record.job_key, self._record.run_id, self.number)
         self.current = Attempt(self.graph, attempt, offer.slots, self.token)
         self._at_work.clear()
-        if adoption is not None and is_adopted:
-            self.current.adopt(adoption.subtasks(), now_ms)
-            return JobState.ADOPTING
-        return JobState.DEPLOYING
+        if known is None or self._not_adopted:
+            return JobState.DEPLOYING
+        self.current.adopt(known, now_ms)
+        return JobState.ADOPTING
 
     def adoption_event(self) -> list[Emit]:
-        """Says that the attempt that has just begun was adopted, or why not; nothing where that was not wanted."""
-        if self.current is not None and self.current.is_adopted:
-            return [self.event(JobEventKind.ATTEMPT_ADOPTED, f"attempt {self.number} continues: nothing is restarted")]
+        """Says why the attempt that runs was not adopted; nothing where it was, or that was not wanted."""
         text = f"another attempt begins: {self._not_adopted}"
         return [self.event(JobEventKind.ATTEMPT_NOT_ADOPTED, text)] if self._not_adopted else []
 
@@ -173,7 +176,7 @@ class JobAttempts:
 
     def deploy(
         self, metadata: CheckpointMetadata | None, newest_begun_id: int, directory: str, now_ms: int
-    ) -> list[Send | AttemptFailed]:
+    ) -> list[Send | Emit | AttemptFailed]:
         """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it.
 
         An adopted one runs already, and is told what it may have missed. newest_begun_id: of all checkpoints.
@@ -181,8 +184,10 @@ class JobAttempts:
         assert self.current is not None
         try:
             if self.current.is_adopted:
+                taken = self.current.take_over(metadata, newest_begun_id, now_ms)
                 self._stale_places.clear()
-                return [*self.current.take_over(metadata, newest_begun_id, now_ms)]
+                text = f"attempt {self.number} continues: nothing is restarted"
+                return [self.event(JobEventKind.ATTEMPT_ADOPTED, text), *taken]
             sends = self.current.deploy(metadata, directory, now_ms)
         except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
             return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
@@ -194,7 +199,7 @@ class JobAttempts:
         """Every subtask runs. stopped_with: as in AttemptRunning."""
         assert self.current is not None
         self.current.running_ms, execution = now_ms, self.current.execution
-        self.stragglers.running(execution.places(), now_ms)
+        self.stragglers.running(execution.places(), now_ms, is_adopted=self.current.is_adopted)
         shapes, is_adopted = vertex_shapes(self.graph), self.current.is_adopted
         return AttemptRunning(self.current.id, execution.subtasks, shapes, stopped_with, self.places, is_adopted)
 
@@ -202,8 +207,11 @@ class JobAttempts:
         """Resets the counters to those of this snapshot."""
         self.counters.restore(counted(self.graph, metadata).values())
 
-    def handle(self, event: TaskManagerEvent, now_ms: int) -> list[AttemptEffect | Relocation]:
-        """Handles reports of task managers. A Relocation is to be carried out if nothing else is in progress."""
+    def handle(self, event: TaskManagerEvent, now_ms: int, *, is_read: bool) -> list[AttemptEffect | Relocation]:
+        """Handles reports of task managers. A Relocation is to be carried out if nothing else is in progress.
+
+        is_read: the job's records are; until then nothing is decided.
+        """
         match event:  # the frequent ones first
             case CountersReported():
                 return self._heartbeat(event, now_ms)
@@ -217,8 +225,10 @@ class JobAttempts:
                     self._adoption.lost(name)
                 self.places = tuple("" if place == name else place for place in self.places)
                 self.stragglers.lost(name)
-            case StillRunning():
-                return [*self._still_running(event)]
+            case StillRunning(name, progress=progress):
+                if self._adoption is not None:
+                    self._adoption.found(name, progress)
+                return self._still_running(event, now_ms) if is_read else []
             case _:
                 assert_never(event)
         return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
@@ -286,13 +296,11 @@ class JobAttempts:
 
     # earlier attempts
 
-    def _still_running(self, event: StillRunning) -> list[Send]:
+    def _still_running(self, event: StillRunning, now_ms: int) -> list[AttemptEffect | Relocation]:
         """Cancels what a task manager still runs, unless it is the current attempt or the next Deploy replaces it."""
         attempt, name = self.current, event.task_manager_id
-        if self._adoption is not None:
-            self._adoption.found(name, event.progress)
         if attempt is not None and event.attempt == attempt.id:
-            return []
+            return [*attempt.registered(name, event.progress, now_ms)] if not self.is_ending else []
         is_used = attempt is not None and name in attempt.execution.task_managers()
         is_stale = event.attempt == self._stale and name in self._stale_places
         if not self.is_ending and (is_used or is_stale):

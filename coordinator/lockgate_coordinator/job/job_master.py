@@ -295,8 +295,8 @@ class JobMaster:
     def _on_report(self, event: TaskManagerEvent, now_ms: int) -> None:
         if self._ending is not None:
             self._out += self._ending.handle(event, now_ms)
-        if self._snapshots is not None:  # else nothing is decided yet
-            self._carry_out(self._attempts.handle(event, now_ms), now_ms)
+        is_read = self._snapshots is not None
+        self._carry_out(self._attempts.handle(event, now_ms, is_read=is_read), now_ms)
 
     def _relocate(self, relocation: Relocation, now_ms: int) -> None:
         """Restarts the job with some slots elsewhere, which is no failure, unless something else is in progress."""

@@ -153,8 +153,8 @@ class SplitAssigner:
         return self._send_to(subtask)  # no discovery needed: each subtask comes here once
 
     def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
-        """An answer to Discover, without an error. Late and repeated ones are ignored."""
-        if self._phase is not SplitPhase.DISCOVERING or found.round not in (0, self._round):
+        """An answer to Discover. Late and repeated ones are ignored, and errors, see `awaits`."""
+        if found.error or not self.awaits(found):
             return []
         every_ms = poll_interval_ms(self._vertex.operators[0])
         continuous = every_ms is not None and not found.complete
@@ -166,6 +166,10 @@ class SplitAssigner:
         else:
             self._move(SplitPhase.COMPLETE, now_ms)
         return self._flush()
+
+    def awaits(self, found: SplitsDiscovered) -> bool:
+        """True for the answer to the last request."""
+        return self._phase is SplitPhase.DISCOVERING and found.round in (0, self._round)
 
     def tick(self, now_ms: int) -> list[SplitEffect]:
         """Looks for new splits when it is time."""

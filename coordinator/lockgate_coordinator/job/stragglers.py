@@ -63,7 +63,7 @@ class MoveRejected:
 class _Watched:
     """The measurements of one subtask in one attempt."""
 
-    mark: SubtaskEffort = NOTHING
+    mark: SubtaskEffort | None = NOTHING  # None: not known yet
     mark_ms: int = 0
     done: deque[tuple[int, EffortWindow]] = field(default_factory=deque)  # with their ends, of this and the last window
     ratio: float = 0.0  # of the newest stretch; 0: nothing to compare with
@@ -124,15 +124,15 @@ class Stragglers:
         """Its process has ended; another one with the same id may be fast."""
         self._avoided.pop(task_manager_id, None)
 
-    def running(self, place: Mapping[SubtaskKey, SlotOffer], now_ms: int) -> None:
-        """Every subtask of an attempt runs; discards earlier measurements."""
+    def running(self, place: Mapping[SubtaskKey, SlotOffer], now_ms: int, *, is_adopted: bool = False) -> None:
+        """Every subtask of an attempt runs; discards earlier measurements. is_adopted: it has run for a while."""
         if not self.is_wanted:
             return
         if self._place and self._place.keys() != place.keys():  # another parallelism: each has other data now
             self._given_up.clear()
             self._on_trial.clear()
         self._place = dict(place)
-        self._watched = {key: _Watched(mark_ms=now_ms) for key in place}
+        self._watched = {key: _Watched(None if is_adopted else NOTHING, now_ms) for key in place}
         self._reported = set()
         for slot, move in list(self._on_trial.items()):
             if all(offer.task_manager_id != move.to_task_manager for key, offer in place.items() if key[1] == slot):
@@ -141,7 +141,9 @@ class Stragglers:
     def reported(self, key: SubtaskKey, effort: SubtaskEffort, now_ms: int) -> None:
         """Takes the total effort of a subtask of the running attempt."""
         watched = self._watched.get(key)
-        if watched is None or now_ms - watched.mark_ms < self._option.window_ms // _STEPS:
+        if watched is not None and watched.mark is None:
+            watched.mark, watched.mark_ms = effort, now_ms
+        if watched is None or watched.mark is None or now_ms - watched.mark_ms < self._option.window_ms // _STEPS:
             return
         if effort.batches - watched.mark.batches < LEAST_BATCHES:
             return

@@ -226,7 +226,7 @@ class TaskManagers:
     def _readmit(self, known: TaskManager, registration: Registration) -> None:
         log.info("task manager %s registered again over a new stream", known.task_manager_id)
         known.link.close(grpc.StatusCode.ABORTED, "replaced by a newer stream of the same task manager")
-        known.session.receive(0, registration.acknowledged)
+        known.session.resume(registration.acknowledged)
         known.link, known.away = registration.link, False
         known.slots = registration.register.slots
         known.running |= _running(registration.register)

@@ -97,6 +97,8 @@ class LeaderTerm:
         self.services = services
         self._granted_unix_us = unix_us()
         self._detected_unix_us = detected_unix_us
+        self._is_listed = False  # whether there is a runner for each job that was there at the grant
+        self._early: list[tuple[AttemptId, ev.TaskManagerReport]] = []  # until then
         self._forgotten: set[str] = set()  # results deleted while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
@@ -139,6 +141,12 @@ class LeaderTerm:
         log.info("leading under token %s: %s jobs to recover", self.token, len(keys))
         for key in keys:
             self.add(JobRecord(job_key=key), recovered=True).is_read = False
+        for task_manager in self.task_managers.all():  # before any of the jobs may begin an attempt
+            self._settle_running(task_manager)
+        early, self._early = self._early, []
+        for attempt, report in early:
+            self._to(attempt, report.task_manager_id, report.report)
+        self._is_listed = True
         self._reading.begin(keys)
 
     def job_read(self, key: str, found: Found) -> None:
@@ -330,9 +338,13 @@ class LeaderTerm:
                 log.warning("task manager %s sent an unexpected message: %s", name, other)
 
     def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
-        runner = self.jobs.get(attempt.job_key) if attempt is not None else None
-        if runner is not None and attempt is not None:
-            runner.handle_of(attempt.run_id, ev.TaskManagerReport(task_manager_id, report))
+        if attempt is None:
+            return
+        runner, told = self.jobs.get(attempt.job_key), ev.TaskManagerReport(task_manager_id, report)
+        if runner is not None:
+            runner.handle_of(attempt.run_id, told)
+        elif not self._is_listed and not isinstance(report, ev.CountersReported):
+            self._early.append((attempt, told))
 
     def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}

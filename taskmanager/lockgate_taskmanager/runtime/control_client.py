@@ -317,10 +317,12 @@ class ControlClient:
         log.log(logging.INFO if has_answered else logging.DEBUG, "stream to %s ended: %s", record.address, reason)
 
     def _receive(self, message: CoordinatorMessage) -> bool:
-        """False when the message comes from a leader that has been replaced."""
+        """False when the stream is to be left: its leader has been replaced, or leads again."""
         with self._changed:
             if not self._accepts_token(message.token):
                 log.warning("message with token %d refused: token %d was seen", message.token, self._fence.highest)
+                return False
+            if self._is_of_a_later_term(message.token):
                 return False
             is_new = self._session.receive(message.sequence, message.acknowledged)
         if isinstance(message.body, Registered):
@@ -336,6 +338,18 @@ class ControlClient:
                 self._deliver(message.body)
             except Exception:
                 log.exception("handling %s failed", type(message.body).__name__)
+        return True
+
+    def _is_of_a_later_term(self, token: int) -> bool:
+        """Whether the leader was granted leadership again since ZooKeeper announced it: connects to it once more.
+
+        What was sent to it under the earlier token counts for nothing there, so it has to be told everything again.
+        """
+        connection = self._connection
+        if connection is None or token <= connection.record.token:
+            return False
+        if self._leader == connection.record:
+            self._leader = replace(connection.record, token=token)
         return True
 
     def _accepts_token(self, token: int) -> bool:

@@ -84,16 +84,18 @@ class DeployedAttempt:
         self.live: set[SubtaskId] = set()
         self.uploads = BackgroundThreads(max(2, len(subtasks)), "upload", interrupt_user_code)
         self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
-        self.listings: dict[tuple[str, int], tuple[threading.Lock, SplitListing]] = {}  # by vertex and token
+        self._listings: dict[tuple[str, int], SplitListing] = {}  # by vertex and token
+        self._listing: dict[str, threading.Lock] = {}  # by vertex: authors' listers are not called side by side
         is_wanted = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
         self.progress = Progress(attempt, subtasks) if is_wanted else None
-        self._is_canceled = False
+        self.is_canceled = False
 
     def listing(self, vertex_id: str, token: int) -> tuple[threading.Lock, SplitListing]:
         """Of the splits that the leader with this token was told of. Those of earlier leaders are dropped."""
-        for known in [known for known in list(self.listings) if known[0] == vertex_id and known[1] < token]:
-            self.listings.pop(known, None)
-        return self.listings.setdefault((vertex_id, token), (threading.Lock(), SplitListing(names_in)))
+        for known in [known for known in list(self._listings) if known[0] == vertex_id and known[1] < token]:
+            self._listings.pop(known, None)
+        lock = self._listing.setdefault(vertex_id, threading.Lock())
+        return lock, self._listings.setdefault((vertex_id, token), SplitListing(names_in))
 
     def release(self) -> None:
         """Releases the background threads; queued work is dropped, and running author code is interrupted."""
@@ -106,8 +108,8 @@ class DeployedAttempt:
         """Ends every subtask; returns at once. Idempotent. cause_id: of the event that ends them."""
         for task in self.tasks.values():
             task.cancel(cause_id)
-        if not self._is_canceled:
-            self._is_canceled = True
+        if not self.is_canceled:
+            self.is_canceled = True
             end_in_background(tuple(self.tasks.values()), self._name)
 
     @property
@@ -184,8 +186,9 @@ class Deployments:
         Those of which there is too much to say are left out.
         """
         with self._lock:
-            kept = [deployed.progress for deployed in self._attempts.values() if deployed.progress is not None]
-        return tuple(message for progress in kept if (message := progress.message()) is not None)
+            running = [deployed for deployed in self._attempts.values() if not deployed.is_canceled]
+        kept = (deployed.progress.message() for deployed in running if deployed.progress is not None)
+        return tuple(message for message in kept if message is not None)
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
         """Records in and out of every live subtask, as it last noted them, and its load. For one thread."""
@@ -397,7 +400,13 @@ class Deployments:
             text = f"new splits of {request.vertex_id}: {len(answer.splits)}"
         except Exception as error:
             log.info("splits of %s cannot be listed", request.vertex_id, exc_info=error)
-            answer = SplitsDiscovered(deployed.attempt, request.vertex_id, error=text_of(error), cause=cause_of(error))
+            answer = SplitsDiscovered(
+                deployed.attempt,
+                request.vertex_id,
+                error=text_of(error),
+                cause=cause_of(error),
+                round=request.round,
+            )
             text = f"the splits of {request.vertex_id} cannot be listed: {answer.error}"
         event_id = self._stories.add(deployed.attempt, text, request.cause_id or Outside.LEADER)
         self._report(replace(answer, cause_id=event_id))

@@ -16,13 +16,15 @@ from lockgate_proto.messages import (
     AttemptId,
     AttemptProgress,
     CheckpointCommitted,
+    SplitState,
     SubtaskId,
     SubtaskProgress,
     SubtaskReport,
 )
 
-MAX_ASSIGNED = 100_000
-"""Splits of one attempt on one task manager. A leader that would have to know more of them restarts the job."""
+MAX_ASSIGNED_BYTES = 4 << 20
+"""Of the splits of one attempt on one task manager. A leader that would have to know more restarts the job."""
+_SPLIT_BYTES = 40  # beside its name
 
 
 class Progress:
@@ -32,8 +34,9 @@ class Progress:
         self._attempt = attempt
         self._lock = threading.Lock()
         self._subtasks = {key: SubtaskProgress(key.vertex_id, key.subtask) for key in subtasks}
-        self._assigned: dict[SubtaskId, list[AssignSplits]] = {}
-        self._count = 0
+        self._assigned: dict[SubtaskId, dict[str, SplitState]] = {}
+        self._complete: set[SubtaskId] = set()
+        self._size_bytes = 0
 
     def reported(self, body: Any) -> None:
         """A report to the leader. Those that say nothing of how far a subtask is are ignored."""
@@ -47,23 +50,30 @@ class Progress:
     def assigned(self, body: AssignSplits) -> None:
         """The leader has assigned splits. The same ones again change nothing."""
         with self._lock:
-            if body.subtask in self._subtasks and self._count <= MAX_ASSIGNED:
-                self._count += len(body.splits)
-                self._assigned.setdefault(body.subtask, []).append(body)
+            subtask = body.subtask
+            if subtask not in self._subtasks:
+                return
+            known = self._assigned.setdefault(subtask, {})
+            if body.complete:
+                self._complete.add(subtask)
+            for split in body.splits if self._fits else ():
+                if split.split not in known:
+                    known[split.split] = split
+                    self._size_bytes += len(split.split) + _SPLIT_BYTES
 
     def message(self) -> AttemptProgress | None:
         """For the registration with a leader; None when it would be too large."""
         with self._lock:
-            if self._count > MAX_ASSIGNED:
-                return None
-            return AttemptProgress(self._attempt, tuple(map(self._of, self._subtasks)))
+            return AttemptProgress(self._attempt, tuple(map(self._of, self._subtasks))) if self._fits else None
+
+    @property
+    def _fits(self) -> bool:
+        return self._size_bytes <= MAX_ASSIGNED_BYTES
 
     def _of(self, subtask: SubtaskId) -> SubtaskProgress:
-        bodies = self._assigned.get(subtask, ())
-        splits = {split.split: split for body in bodies for split in body.splits}
         return replace(
             self._subtasks[subtask],
-            has_assigned=bool(bodies),
-            assigned=tuple(splits.values()),
-            complete=any(body.complete for body in bodies),
+            has_assigned=subtask in self._assigned,
+            assigned=tuple(self._assigned.get(subtask, {}).values()),
+            complete=subtask in self._complete,
         )

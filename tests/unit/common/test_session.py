@@ -161,3 +161,13 @@ def test_in_each_term_everything_arrives_once_also_where_its_leader_led_before(s
             streams.deliver(0)
     mine, leader = streams.ends
     assert (mine.heard, leader.heard) == (leader.sent, mine.sent)
+
+
+def test_an_end_that_has_handled_more_than_was_sent_gets_what_is_kept_under_higher_numbers() -> None:
+    """Its first registration was one for an earlier peer that came late: since then that one has sent more."""
+    leader: Session[str] = Session(10)
+    assert [leader.send("cancel"), leader.send("deploy")] == [11, 12]
+    leader.resume(17)
+    assert leader.unacknowledged() == ((18, "cancel"), (19, "deploy"))
+    leader.resume(18)
+    assert leader.unacknowledged() == ((19, "deploy"),)

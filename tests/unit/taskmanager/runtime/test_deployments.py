@@ -214,3 +214,5 @@ def test_progress_is_kept_for_jobs_that_a_new_leader_may_adopt_and_for_no_other(
     assert progress.attempt == attempt
     (found,) = progress.subtasks
     assert ([split.split for split in found.assigned], found.complete) == (["a"], True)
+    manager.deployments.handle(CancelAttempt(attempt, "moved"))
+    assert manager.deployments.progress() == (), "its subtasks may take their time to end"

@@ -13,7 +13,7 @@ from lockgate_proto.messages import (
     SubtaskProgress,
     SubtaskReport,
 )
-from lockgate_taskmanager.runtime.progress import MAX_ASSIGNED, Progress
+from lockgate_taskmanager.runtime.progress import MAX_ASSIGNED_BYTES, Progress
 
 ATTEMPT = AttemptId("job", "run", 3)
 READ, COUNT = SubtaskId(ATTEMPT, "read", 0), SubtaskId(ATTEMPT, "count", 1)
@@ -61,8 +61,10 @@ def test_of_other_subtasks_it_knows_nothing() -> None:
 
 def test_more_splits_than_fit_into_a_registration_are_not_told() -> None:
     progress = Progress(ATTEMPT, (READ,))
-    names = [str(number) for number in range(MAX_ASSIGNED)]
-    progress.assigned(assign(*names))
-    assert len(told(progress)["read"].assigned) == MAX_ASSIGNED
-    progress.assigned(assign("one more"))
+    name = "x" * 1_000
+    for number in range(MAX_ASSIGNED_BYTES // 1_050):
+        progress.assigned(assign(f"{name}{number:04}"))
+        progress.assigned(assign(f"{name}{number:04}"))  # the same again is no more
+    assert len(told(progress)["read"].assigned) == MAX_ASSIGNED_BYTES // 1_050
+    progress.assigned(assign(*(f"{name}-{number}" for number in range(100))))
     assert progress.message() is None
