@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -173,7 +174,8 @@ def test_a_result_lists_no_savepoint_that_is_being_deleted(
         whole(self, key, number)
 
     monkeypatch.setattr(Removals, "forget_checkpoint", slowly)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, ExitStack() as at_last:
+        at_last.callback(may_go.set)  # whatever fails: the deletion would hold up the end of the test
         disposed = pool.submit(api, "DisposeSavepoint", m.DisposeSavepointRequest("job", gone.checkpoint_id))
         assert asked.wait(WAIT_S)
         api("Cancel", m.CancelRequest("job"))
