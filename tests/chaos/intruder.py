@@ -51,8 +51,8 @@ def main() -> None:
     with ThreadPoolExecutor(len(calls)) as pool:  # together: each wrong one is answered later than the one before
         tried |= pool.map(lambda call: (call[0], _call(cluster, *call[1:])), calls)
         tried |= pool.map(lambda page: (f"web {' '.join(page)}", _page(told["authority"], *page)), _pages(told))
-    for port in told["spark"]:
-        tried |= {f"spark {port} {what}": answer for what, answer in _spark(port)}
+        for port, answers in zip(told["spark"], pool.map(lambda port: list(_spark(port)), told["spark"]), strict=True):
+            tried |= {f"spark {port} {what}": answer for what, answer in answers}
     tried |= {
         f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in told["pids"]
     }
