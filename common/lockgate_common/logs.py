@@ -27,6 +27,10 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 AUDIT = "lockgate.audit"
 """The logger of the audit log, which no level switches off."""
 
+ATTEMPT_STARTS = "attempt %d of %s: %d subtasks start"
+ATTEMPT_ENDED = "attempt %d of %s has ended"
+"""Messages of a task manager from which `lockgate logs` learns when a job runs there."""
+
 _TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
 _NOISY = ("kazoo", "py4j", "uvicorn")
 _INDENT = "    "

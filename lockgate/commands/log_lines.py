@@ -10,12 +10,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS
+
 _TIME = re.compile(r'^(?:\{"time": "[-\d]+T)?(\d\d:\d\d:\d\d\.\d{3})')
 _INDENT = "    "
 _ATTEMPT = re.compile(r"^\S+ [A-Z]+ subtask-\S+@(\d+) ")
-_STARTS = re.compile(r"attempt (\d+) of (\S+): \d+ subtasks start")
-_GONE = re.compile(r"attempt (\d+) of (\S+) is gone")
 _NEW_PROCESS = re.compile(r"^lockgate \w+ ready: ", re.MULTILINE)
+
+
+def _pattern(message: str) -> re.Pattern[str]:
+    """Of a log message with numbers and names."""
+    return re.compile(re.escape(message).replace("%d", r"(\d+)").replace("%s", r"(\S+)"))
+
+
+_STARTS, _ENDED = _pattern(ATTEMPT_STARTS), _pattern(ATTEMPT_ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class OfJob:
             self._attempts.add(found[1])
         thread = _ATTEMPT.match(text)
         is_about = bool(self._name.search(text)) or bool(thread and thread[1] in self._attempts)
-        found = _GONE.search(text)
+        found = _ENDED.search(text)
         if found and found[2] == self._key:
             self._attempts.discard(found[1])
         return is_about

@@ -68,7 +68,7 @@ class Hinting:
 def keyword_problem(error: TypeError) -> str:
     """A sentence for an unknown keyword of a method of `Hinting`, or "" for any other error."""
     found = _UNEXPECTED.match(str(error))
-    kinds = [one for one in _kinds(Hinting) if found and one.__name__ == found[1]]
+    kinds = [kind for kind in _kinds(Hinting) if found and kind.__name__ == found[1]]
     method = getattr(kinds[0], found[2], None) if found and kinds else None
     if found is None or method is None:
         return ""

@@ -147,7 +147,7 @@ def send(
     try:
         say(_Follower(handle, say).run())
     except KeyboardInterrupt:
-        say(f"job {key} is submitted, and goes on without this command; {_ways_on(key)}")
+        say(f"job {key} is submitted, and continues without this command; {_ways_on(key)}")
         raise
     return handle, response
 

@@ -35,7 +35,9 @@ class Runner:
         """Reads `rows` rows of each source, or all that there are, and ends the input. Returns what each has read."""
         for vertex_id, program in self._programs.items():
             self._deliver(vertex_id, program.open())
-        read = {vertex_id: self._read(vertex_id, rows) for vertex_id, one in self._programs.items() if one.is_source}
+        read = {
+            vertex_id: self._read(vertex_id, rows) for vertex_id, program in self._programs.items() if program.is_source
+        }
         for program in self._programs.values():
             program.snapshot(1).persist()  # sinks hand over what they were given
         return read

@@ -23,25 +23,27 @@ def sampled(graph: JobGraph, rows: int, collector: Callable[[str], bytes]) -> Jo
     if any(edge.partitioning is Partitioning.FEEDBACK for edge in graph.edges):
         raise NoPreview("a preview cannot run a loop; submit the job to a `lockgate cluster` instead")
 
-    def operator(one: Operator) -> Operator:
-        match one.kind:
+    def previewed(operator: Operator) -> Operator:
+        match operator.kind:
             case GeneratorSource() as kind:
-                return replace(one, kind=_ended(kind, rows))
+                return replace(operator, kind=_ended(kind, rows))
             case FileSource() as kind:
-                return replace(one, kind=replace(kind, continuous=False))
-        if is_sink(one):
-            return replace(one, kind=PythonSink(collector(one.id), "preview"))
-        return one
+                return replace(operator, kind=replace(kind, continuous=False))
+        if is_sink(operator):
+            return replace(operator, kind=PythonSink(collector(operator.id), "preview"))
+        return operator
 
     vertices = tuple(
-        replace(vertex, parallelism=1, operators=tuple(map(operator, vertex.operators))) for vertex in graph.vertices
+        replace(vertex, parallelism=1, operators=tuple(map(previewed, vertex.operators))) for vertex in graph.vertices
     )
     return replace(graph, vertices=vertices, state_backend=None)
 
 
 def sinks(graph: JobGraph) -> Mapping[str, str]:
     """The names of the sinks by their ids, in the order of the graph."""
-    return {one.id: one.name for vertex in graph.vertices for one in vertex.operators if is_sink(one)}
+    return {
+        operator.id: operator.name for vertex in graph.vertices for operator in vertex.operators if is_sink(operator)
+    }
 
 
 def _ended(kind: GeneratorSource, rows: int) -> GeneratorSource:

@@ -66,7 +66,7 @@ def sqlite_path(url: str) -> str:
 
 
 def local_folder(path: str) -> str:
-    """The path of a folder on the host itself; "" for one in an object store."""
+    """The path of a local folder; "" for one in an object store."""
     place = _folder(path)
     return "" if "://" in place else place
 

@@ -179,7 +179,7 @@ class JobAttempts:
     ) -> list[Send | Emit | AttemptFailed]:
         """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it.
 
-        An adopted one runs already, and is told what it may have missed. newest_begun_id: of all checkpoints.
+        An adopted one runs already, and gets the messages that it may have missed. newest_begun_id: of all checkpoints.
         """
         assert self.current is not None
         try:

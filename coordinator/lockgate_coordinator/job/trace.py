@@ -68,7 +68,7 @@ class JobTracer:
     """Finds the checkpoints and failovers of one job in its events."""
 
     def __init__(self, job_key: str, sink: Callable[[Build], None] | None) -> None:
-        """sink: takes traces; returns at once. None: nobody wants any."""
+        """sink: takes traces; returns at once. None: traces are off."""
         self._key, self._sink = job_key, sink
         self._failover: list[JobEvent] = []  # its cause, and what has happened since
         self._starts: Starts | None = None

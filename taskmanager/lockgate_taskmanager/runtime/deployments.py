@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lockgate_common.logs import about
+from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS, about
 from lockgate_common.story_log import Outside
 from lockgate_proto.codec import MalformedMessage, unknown_field
 from lockgate_proto.layout import layout_of
@@ -268,7 +268,7 @@ class Deployments:
         with self._lock:
             self._attempts[attempt] = deployed
         tasks = list(deployed.tasks.values())
-        log.info("attempt %d of %s: %d subtasks start", attempt.attempt, attempt.job_key, len(tasks))
+        log.info(ATTEMPT_STARTS, attempt.attempt, attempt.job_key, len(tasks))
         for task in tasks:
             task.start()
         if not tasks:
@@ -375,7 +375,7 @@ class Deployments:
             self._attempts.pop(deployed.attempt, None)
         self._registry.forget(deployed.attempt)
         deployed.release()
-        log.info("attempt %d of %s has ended", deployed.attempt.attempt, deployed.attempt.job_key)
+        log.info(ATTEMPT_ENDED, deployed.attempt.attempt, deployed.attempt.job_key)
         self._report(AttemptGone(deployed.attempt, event_id))
 
     def _discover(self, request: DiscoverSplits) -> None:

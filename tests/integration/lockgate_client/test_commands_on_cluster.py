@@ -137,7 +137,10 @@ def test_submit_of_a_job_without_records_says_so(
     ("patched", "said"),
     [
         ("lockgate.client.Client.submit", "job k may be submitted or not: `lockgate job k` tells; --key k submits it"),
-        ("lockgate.client.JobHandle.watch", "job k is submitted, and goes on without this command; `lockgate watch k`"),
+        (
+            "lockgate.client.JobHandle.watch",
+            "job k is submitted, and continues without this command; `lockgate watch k`",
+        ),
     ],
 )
 def test_an_interrupted_submit_says_what_becomes_of_the_job(

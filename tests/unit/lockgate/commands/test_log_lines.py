@@ -6,22 +6,23 @@ import os
 from pathlib import Path
 
 import pytest
+from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS
 
 from lockgate.cli import run
 from lockgate.commands.log_lines import OfJob, Parser, Record, time_of
 from lockgate.commands.logs import Log, merged
 
-TASK_MANAGER = """\
+TASK_MANAGER = f"""\
 lockgate taskmanager ready: id=tm-0 exchange=127.0.0.1:1 slots=2
-10:00:00.100 INFO control lockgate_taskmanager.runtime.deployments: attempt 1 of a-1: 2 subtasks start
-10:00:00.200 INFO control lockgate_taskmanager.runtime.deployments: attempt 7 of a-12: 2 subtasks start
+10:00:00.100 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (1, "a-1", 2)}
+10:00:00.200 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (7, "a-12", 2)}
 printed by a job
     with an indent
 10:00:00.300 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.subtask_task: rows[0]@1 failed
     Traceback (most recent call last):
     ValueError: x
 10:00:00.400 INFO subtask-rows[0]@7 lockgate_taskmanager.runtime.messages: rows[0]@7: SUBTASK_RUNNING
-10:00:00.500 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: attempt 1 of a-1 is gone
+10:00:00.500 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: {ATTEMPT_ENDED % (1, "a-1")}
 printed by another job
 10:00:00.600 INFO warm-up lockgate_taskmanager.runtime.warmup: warmed up job a-12: its plans are warm
 """
@@ -100,7 +101,7 @@ def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
     assert "taskmanager-0  printed by a job" in lines
     assert not [line for line in lines if "a-12: the column" in line]
     assert run(["logs", "a-1", "--tail", "1", "--cluster", ".lockgate"]) == 0
-    assert "attempt 1 of a-1 is gone" in capsys.readouterr().out
+    assert ATTEMPT_ENDED % (1, "a-1") in capsys.readouterr().out
     assert run(["logs", "nothing"]) == 0
     assert "has no lines of job nothing" in capsys.readouterr().out
 
