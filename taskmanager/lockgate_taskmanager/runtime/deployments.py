@@ -91,7 +91,7 @@ class DeployedAttempt:
         self.is_canceled = False
 
     def listing(self, vertex_id: str, token: int) -> tuple[threading.Lock, SplitListing]:
-        """Of the splits that the leader with this token was told of. Those of earlier leaders are dropped."""
+        """Of the splits reported to the leader with this token. Those of earlier leaders are dropped."""
         for known in [known for known in list(self._listings) if known[0] == vertex_id and known[1] < token]:
             self._listings.pop(known, None)
         lock = self._listing.setdefault(vertex_id, threading.Lock())
@@ -389,7 +389,7 @@ class Deployments:
             log.info("attempt %d of %s ended before its splits were listed", attempt.attempt, attempt.job_key)
 
     def _list_splits(self, deployed: DeployedAttempt, request: DiscoverSplits, token: int) -> None:
-        """token: of the leader. What an earlier one was told of, it may not have assigned."""
+        """token: of the leader. An earlier one may not have assigned the splits that were reported to it."""
         try:
             lock, listing = deployed.listing(request.vertex_id, token)
             with lock:  # a request may arrive twice
