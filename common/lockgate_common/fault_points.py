@@ -3,6 +3,9 @@
 Inert unless `LOCKGATE_FAULT` is set: `name` kills at the first passage of that point, `name:3` at the third, and
 `stop:name:3` stops it there with SIGSTOP, until it receives SIGCONT. With `@FOLDER` in its place, each process looks
 into the file of that folder whose name is its process id, where the same may be written while it runs: `plant`.
+
+Two other faults last for as long as they are planted: `clock:SECONDS` sets the wall clock of the process off
+(`lockgate_common.clock`), and `full:FOLDER` leaves no space for files below a folder (`lockgate_common.storage`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "LOCKGATE_FAULT"
 _STOP = "stop:"
+_CLOCK = "clock:"
+_FULL = "full:"
 _FOLDER = "@"
 
 
@@ -40,6 +45,56 @@ def plant(folder: Path, pid: int, fault: str | None) -> None:
     os.utime(folder)  # of two changes within one tick of the file system's clock the second would not be seen
 
 
+def clock_fault(seconds: int) -> str:
+    """The wall clock of the process is ahead by so much; behind where it is negative."""
+    return f"{_CLOCK}{seconds}"
+
+
+def full_fault(folder: Path) -> str:
+    """No file can be written to its end below the folder."""
+    return f"{_FULL}{folder}"
+
+
+def clock_offset_s() -> int:
+    """How far the wall clock of this process is off."""
+    wanted = _lasting.read()[0] if os.environ.get(VARIABLE) else ""
+    return int(wanted.removeprefix(_CLOCK)) if wanted.startswith(_CLOCK) else 0
+
+
+def is_full(path: str) -> bool:
+    """Whether no space is left for a local file."""
+    wanted = _lasting.read()[0] if os.environ.get(VARIABLE) else ""
+    return wanted.startswith(_FULL) and Path(path).is_relative_to(wanted.removeprefix(_FULL))
+
+
+class _Planted:
+    """What the environment, or the folder that it names, asks this process for. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed_ns = -1  # when the folder was, as it was last read
+        self._text = ""
+
+    def read(self) -> tuple[str, bool]:
+        """The fault, "" for none, and whether it is another one than at the last call. The folder is read only when
+        it has changed.
+        """
+        wanted = os.environ.get(VARIABLE, "")
+        if not wanted.startswith(_FOLDER):
+            return wanted, False
+        folder = wanted.removeprefix(_FOLDER)
+        with self._lock:
+            changed_ns, before = os.stat(folder).st_mtime_ns, self._text
+            if changed_ns != self._changed_ns:
+                file = Path(folder, str(os.getpid()))
+                self._text = file.read_text(encoding="utf-8") if file.is_file() else ""
+                self._changed_ns = changed_ns
+            return self._text, self._text != before
+
+
+_lasting = _Planted()
+
+
 class FaultPoints:
     """The points of one role. Thread-safe."""
 
@@ -48,8 +103,7 @@ class FaultPoints:
         self._names = frozenset(names)
         self._lock = threading.Lock()
         self._passed: dict[str, int] = {}
-        self._changed_ns = -1  # when the folder was, as it was last read
-        self._planted = ""
+        self._planted = _Planted()
 
     def point(self, name: str) -> None:
         """Kills or stops this process if the environment asks for it here; otherwise does nothing.
@@ -58,12 +112,12 @@ class FaultPoints:
         """
         if name not in self._names:
             raise ValueError(f"{name!r} is not one of the fault points {', '.join(sorted(self._names))}")
-        wanted = os.environ.get(VARIABLE)
-        if not wanted:
+        if not os.environ.get(VARIABLE):
             return
         with self._lock:
-            if wanted.startswith(_FOLDER):
-                wanted = self._look(wanted.removeprefix(_FOLDER))
+            wanted, is_other = self._planted.read()
+            if is_other:
+                self._passed.clear()
             is_stop = wanted.startswith(_STOP)
             target, _, number = wanted.removeprefix(_STOP).partition(":")
             if target != name:
@@ -77,14 +131,3 @@ class FaultPoints:
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
-
-    def _look(self, folder: str) -> str:
-        """What is planted in this process; the folder is read only when it has changed."""
-        changed_ns = os.stat(folder).st_mtime_ns
-        if changed_ns != self._changed_ns:
-            file = Path(folder, str(os.getpid()))
-            planted = file.read_text(encoding="utf-8") if file.is_file() else ""
-            if planted != self._planted:
-                self._passed.clear()
-            self._changed_ns, self._planted = changed_ns, planted
-        return self._planted

@@ -27,11 +27,13 @@ class Session(Generic[Body]):
         self._term = 0
         self._kept: deque[tuple[int, Body]] = deque()
 
-    def enter(self, term: int) -> None:
-        """The other end is in a new term: messages kept for an earlier one are dropped."""
-        if term != self._term:
-            self._term = term
-            self._kept.clear()
+    def enter(self, term: int) -> bool:
+        """The other end is in this term: messages kept for an earlier one are dropped. True when it is a new one."""
+        if term == self._term:
+            return False
+        self._term = term
+        self._kept.clear()
+        return True
 
     def send(self, body: Body) -> int:
         """Keeps the message until it is acknowledged. Returns its number, also when there is no stream now."""
@@ -59,9 +61,13 @@ class Session(Generic[Body]):
         """
         if acknowledged <= self._sent:
             self.receive(0, acknowledged)
-            return
+        else:
+            self.renumber(acknowledged)
+
+    def renumber(self, acknowledged: int) -> None:
+        """The other end is back, and what it has handled was of an earlier peer: whatever is kept is new to it."""
         bodies = [body for _, body in self._kept]
-        self._sent = acknowledged
+        self._sent = max(self._sent, acknowledged)
         self._kept.clear()
         for body in bodies:
             self.send(body)

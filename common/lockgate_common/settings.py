@@ -23,9 +23,11 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "max_client_calls": (1, None),
     "max_client_requests": (1, None),
     "max_client_bytes": (1, None),
+    "leader_grace_ms": (0, None),
     "slots": (1, MAX_SLOTS),
     "target_batch_ms": (10, None),
     "max_batch_bytes": (1024, None),
+    "warmup_runs": (0, None),
 }
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

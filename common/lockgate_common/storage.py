@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from lockgate_common.fault_points import is_full
 from lockgate_common.masking import bare, masked
 
 # errors that only the author or operator can fix; any other OSError of a storage may be transient
@@ -133,6 +135,8 @@ def _write_pieces(location: Location, parts: Iterable[bytes | pa.Buffer]) -> Non
         with open(temporary, "wb") as file:
             for part in parts:
                 file.write(part)
+            if is_full(location.path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, location.path)
@@ -212,6 +216,16 @@ def read_all(location: Location, most_bytes: int) -> pa.Buffer:
         if size > most_bytes:
             raise FileTooLarge(size, most_bytes)
         return file.read_buffer(size)
+
+
+def read_ranges(location: Location, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of each (offset, size), fewer at the end of the file. Raises OSError (FileNotFoundError when it is
+    missing), NotAFile.
+    """
+    _check_kind(location)
+    with _missing(location), location.fs.open_input_file(location.path) as file:
+        for offset, size in ranges:
+            yield file.read_at(size, offset)
 
 
 def pieces(location: Location) -> Iterator[bytes]:

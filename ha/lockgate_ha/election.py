@@ -135,6 +135,11 @@ class LeaderElection:
                 self._not_leading(event, now_ms)
             case m.Unanswering():
                 self._unanswering(event, now_ms)
+            case m.Silent():
+                self._silent(event, now_ms)
+            case m.Answered(token):
+                self._detector.answered(token)
+                self._reconsider(now_ms)
             case m.Probed():
                 self._probed(event, now_ms)
             case m.Challenged():
@@ -310,14 +315,22 @@ class LeaderElection:
         """Its elector may be alive, and answer challenges: but for its clients it is unavailable."""
         self._confirm_loss(event.token, event.unix_us, Grounds.SILENT, now_ms)
 
+    def _silent(self, event: m.Silent, now_ms: int) -> None:
+        """A frozen leader accepts connections, as a slow one does: only the second answers, sooner or later."""
+        if self._may_be_lost(event.token):
+            self._detector.silent(event.token, event.unix_us, event.patience_ms)
+            self._reconsider(now_ms)
+
     def _confirm_loss(self, token: int, unix_us: int, grounds: Grounds, now_ms: int) -> None:
+        if self._may_be_lost(token):
+            self._detector.confirm(token, unix_us, grounds)
+            self._reconsider(now_ms)
+
+    def _may_be_lost(self, token: int) -> bool:
+        """Whether a report is about the present leader, and not of this process, which was asked at its own address."""
         leader = self.leader
-        if self.phase in HOLDING or leader is None or leader.token != token:
-            return
-        if leader.address == self._me.address:
-            return  # this process was asked there
-        self._detector.confirm(token, unix_us, grounds)
-        self._reconsider(now_ms)
+        is_present = self.phase not in HOLDING and leader is not None and leader.token == token
+        return is_present and leader is not None and leader.address != self._me.address
 
     def _probed(self, event: m.Probed, now_ms: int) -> None:
         self._detector.probed(event.token, event.answer, now_ms)
@@ -366,7 +379,7 @@ class LeaderElection:
         self._to(Phase.CLAIMING)
         replaces = view.leader is not None
         grounds = self._detector.grounds if replaces else None
-        unanswered = grounds is Grounds.UNANSWERED
+        unanswered = replaces and self._detector.rests_on_challenge
         words = "there was no leader" if grounds is None else grounds.value
         claim = m.Claim(
             self._generation, self._contender, view.epoch_version, view.epoch + 1, replaces, unanswered, words

@@ -157,6 +157,22 @@ class Unanswering:
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """The leader of `token` sends nothing any more; it has `patience_ms` to answer a call or a challenge."""
+
+    token: int
+    unix_us: int
+    patience_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The leader of `token`, reported as silent, has sent something."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class Probed:
     """The TCP probe of the leader of `token` is complete."""
 
@@ -218,6 +234,8 @@ Event = (
     | LeaderGone
     | NotLeading
     | Unanswering
+    | Silent
+    | Answered
     | Probed
     | Challenged
     | StepDown

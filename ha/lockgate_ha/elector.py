@@ -170,6 +170,18 @@ class Elector:
         """Evidence: the process at the leader's address accepts connections, but has not answered for long."""
         self._queue.put(m.Unanswering(token, unix_us()))
 
+    def report_silent(self, token: int, patience_ms: int) -> None:
+        """Evidence: the leader of `token` sends nothing any more, and was asked by a call.
+
+        It is challenged through ZooKeeper, and replaced when it has answered neither for `patience_ms`. Report again as
+        long as it is silent, and any answer with `report_answered`.
+        """
+        self._queue.put(m.Silent(token, unix_us(), patience_ms))
+
+    def report_answered(self, token: int) -> None:
+        """The leader of `token`, reported as silent, has answered a call or sent a heartbeat."""
+        self._queue.put(m.Answered(token))
+
     def step_down(self, reason: str, token: int = 0) -> None:
         """Gives up leadership: a write was Fenced. Contends again.
 

@@ -21,32 +21,6 @@ class FailureCause(IntEnum):
     STORAGE_AWAY = 8
 
 
-class StateKind(IntEnum):
-    """The content of an operator's state."""
-
-    STATE_KIND_UNSPECIFIED = 0
-    SOURCE_STATE = 1
-    KEYED_STATE = 2
-    SINK_STATE = 3
-    ROCKSDB_STATE = 10
-
-
-class ChannelSide(IntEnum):
-    """Which end of a channel the state belongs to."""
-
-    CHANNEL_SIDE_UNSPECIFIED = 0
-    INPUT_CHANNEL = 1
-    OUTPUT_CHANNEL = 2
-
-
-class CheckpointKind(IntEnum):
-    """Who owns a snapshot: the system or the user."""
-
-    CHECKPOINT_KIND_UNSPECIFIED = 0
-    CHECKPOINT = 1
-    SAVEPOINT = 2
-
-
 class LeaderFailover(IntEnum):
     """What becomes of a running attempt when another coordinator takes over."""
 
@@ -91,6 +65,34 @@ class FileFormat(IntEnum):
     CSV = 2
     JSON_LINES = 3
     PARQUET = 4
+
+
+class RecordCall(IntEnum):
+    """What a RecordFunction returns."""
+
+    RECORD_CALL_UNSPECIFIED = 0
+    MAP = 1
+    FLAT_MAP = 2
+    FILTER = 3
+
+
+class RecordForm(IntEnum):
+    """What a RecordFunction is called with."""
+
+    RECORD_FORM_UNSPECIFIED = 0
+    RECORDS = 1
+    ARROW = 2
+    PANDAS = 3
+
+
+class ObjectState(IntEnum):
+    """What happens to the state of a RecordFunction's object when the parallelism changes."""
+
+    OBJECT_STATE_UNSPECIFIED = 0
+    OBJECT_STATE_FIXED = 1
+    OBJECT_STATE_SPLIT = 2
+    OBJECT_STATE_UNION = 3
+    OBJECT_STATE_BROADCAST = 4
 
 
 class AggregateFunction(IntEnum):
@@ -145,6 +147,44 @@ class CheckpointMode(IntEnum):
     AT_LEAST_ONCE = 2
     UNALIGNED = 3
     STOP_THE_WORLD = 4
+    AT_MOST_ONCE = 5
+
+
+class StateKind(IntEnum):
+    """The content of an operator's state."""
+
+    STATE_KIND_UNSPECIFIED = 0
+    SOURCE_STATE = 1
+    KEYED_STATE = 2
+    SINK_STATE = 3
+    ROCKSDB_STATE = 10
+    OBJECT_STATE = 20
+
+
+class ObjectForm(IntEnum):
+    """What the parts of an object's state are."""
+
+    OBJECT_FORM_UNSPECIFIED = 0
+    OBJECT_WHOLE = 1
+    OBJECT_FIELDS = 2
+    OBJECT_ITEMS = 3
+    OBJECT_PARTS = 4
+
+
+class ChannelSide(IntEnum):
+    """Which end of a channel the state belongs to."""
+
+    CHANNEL_SIDE_UNSPECIFIED = 0
+    INPUT_CHANNEL = 1
+    OUTPUT_CHANNEL = 2
+
+
+class CheckpointKind(IntEnum):
+    """Who owns a snapshot: the system or the user."""
+
+    CHECKPOINT_KIND_UNSPECIFIED = 0
+    CHECKPOINT = 1
+    SAVEPOINT = 2
 
 
 class SubtaskPhase(IntEnum):
@@ -162,6 +202,16 @@ class DeclineCause(IntEnum):
 
     DECLINE_CAUSE_UNSPECIFIED = 0
     STORAGE_FAILED = 1
+
+
+class QueryOutcome(IntEnum):
+    """How a StateQuery ended."""
+
+    QUERY_OUTCOME_UNSPECIFIED = 0
+    ANSWERED = 1
+    NOT_ANSWERABLE = 2
+    CHECKPOINT_GONE = 3
+    UNREADABLE_STATE = 4
 
 
 class JobState(IntEnum):
@@ -201,6 +251,7 @@ class JobEventKind(IntEnum):
     RECORDS_AHEAD = 50
     ATTEMPT_ADOPTED = 60
     ATTEMPT_NOT_ADOPTED = 61
+    FIRST_COMMIT = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,406 +293,6 @@ class JobFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class StateHandle:
-    """Where one piece of state is: in `path` if that is set, else in `inline`, which may be empty."""
-
-    inline: bytes = b""
-    # Absolute URI of a file.
-    path: str = ""
-    size_bytes: int = 0
-    # Of the bytes: 'sha256:<64 hex digits>' of a file, 'crc32:<8 hex digits>' of inline bytes and in older snapshots.
-    checksum: str = ""
-    # The checkpoint that wrote it, if later ones may refer to it; else 0.
-    checkpoint_id: int = 0
-    # It is in the run's `shared` folder and is kept as long as a retained checkpoint refers to it.
-    shared: bool = False
-    # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the
-    # same operator; the coordinator inserts them.
-    taken_over: bool = False
-    # Name of a file within its RocksDB database; of a part of a join, its side: 'left' or 'right'.
-    name: str = ""
-    # Of an increment: values that are stored as a difference from the preceding state.
-    diff_values: int = 0
-    # How many bytes smaller those are than the whole values.
-    diff_saved_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorState:
-    """The state of one operator of a subtask."""
-
-    operator_id: str = ""
-    kind: StateKind = StateKind(0)
-    handle: StateHandle | None = None
-    # KEYED_STATE: changes since `handle`, in this order.
-    increments: tuple[StateHandle, ...] = ()
-    # ROCKSDB_STATE: the database's tables; `handle` describes how they belong together. SOURCE_STATE: SourceStates with
-    # splits that were at rest; a later file takes precedence over an earlier one, and `handle` over all of them.
-    files: tuple[StateHandle, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCounters:
-    """Record counts of one operator of a subtask."""
-
-    operator_id: str = ""
-    records_in: int = 0
-    records_out: int = 0
-    # Arrived too late for their windows, or without a time; included in no result.
-    records_late: int = 0
-    # Lines that a source could not parse as records: dropped, or kept as text.
-    records_malformed: int = 0
-    # Too far ahead of the clock to advance event time; processed all the same.
-    records_ahead: int = 0
-    # Failed in an operator: skipped, or sent to its dead letters.
-    records_failed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelState:
-    """The elements of one channel that an unaligned barrier overtook, or that a loop's head logged."""
-
-    side: ChannelSide = ChannelSide(0)
-    # The vertex at the other end of the channel.
-    vertex_id: str = ""
-    subtask: int = 0
-    # See docs/state-format.md.
-    handle: StateHandle | None = None
-    elements: int = 0
-    rows: int = 0
-    # The log of a back edge: any subtask of the loop's head may restore it.
-    feedback: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskState:
-    """The snapshot of one subtask."""
-
-    vertex_id: str = ""
-    subtask: int = 0
-    operators: tuple[OperatorState, ...] = ()
-    counters: tuple[OperatorCounters, ...] = ()
-    # In flight at the time of an unaligned snapshot, or in a loop.
-    channels: tuple[ChannelState, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SplitState:
-    """One split of a source and how far it has been read."""
-
-    # File path relative to the source's path, partition number, topic/partition, or a PythonSource's name.
-    split: str = ""
-    # The next one to read, in bytes (text, CSV, JSON lines), rows (Parquet, generator), or as defined by Kafka or a
-    # PythonSource.
-    offset: int = 0
-    # Known end, in the same unit; -1 when unbounded.
-    end: int = 0
-    # Highest event time read so far, if the job has event time.
-    max_event_time_ms: int | None = None
-    # A file of the same SOURCE_STATE may hold an older entry for it: the two must be kept together.
-    rested: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """How far a source subtask has read."""
-
-    splits: tuple[SplitState, ...] = ()
-    # No further split will ever be assigned.
-    complete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTransaction:
-    """One checkpoint's worth of sink output, durable but not yet visible."""
-
-    checkpoint_id: int = 0
-    # The subtask that staged it.
-    subtask: int = 0
-    # Staged files, relative to the sink's path.
-    files: tuple[str, ...] = ()
-    # Arrow IPC stream, for sinks that do not stage files.
-    rows: StateHandle | None = None
-    # Final names, one for each entry of `files`.
-    targets: tuple[str, ...] = ()
-    # URI of the sink's path that `files` and `targets` are relative to.
-    folder: str = ""
-    # Whose transaction it is, also if another run starts from the snapshot: commit markers carry both.
-    job_key: str = ""
-    run_id: str = ""
-    # PythonSink: the name it was staged under; KafkaSink: where its commit is recorded.
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkState:
-    """Transactions of a sink that are staged and not committed."""
-
-    pending: tuple[SinkTransaction, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class VertexShape:
-    """What restoring a snapshot must know of a vertex."""
-
-    vertex_id: str = ""
-    parallelism: int = 0
-    max_parallelism: int = 0
-    operator_ids: tuple[str, ...] = ()
-    # The vertices that records come from, each once; missing in older snapshots.
-    inputs: tuple[InputShape, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class InputShape:
-    """An edge into a vertex."""
-
-    # Vertex id.
-    source: str = ""
-    # Of a HASH edge: records in flight were assigned to their subtask by these.
-    keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointMetadata:
-    """The content of `_metadata`."""
-
-    format_version: int = 0
-    job_key: str = ""
-    run_id: str = ""
-    checkpoint_id: int = 0
-    kind: CheckpointKind = CheckpointKind(0)
-    token: int = 0
-    attempt: int = 0
-    triggered_unix_ms: int = 0
-    completed_unix_ms: int = 0
-    vertices: tuple[VertexShape, ...] = ()
-    subtasks: tuple[SubtaskState, ...] = ()
-    # Every source had reached its end.
-    terminal: bool = False
-    # In the file only, behind everything else: SHA-256 of the bytes in front of it; missing in older snapshots.
-    digest: bytes = b""
-    # In the file only, last: the MAC of `digest` with a key of the cluster's secret; missing without a secret.
-    seal: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedCheckpoint:
-    """The ZooKeeper record that makes a checkpoint completed."""
-
-    checkpoint_id: int = 0
-    # URI of the `_metadata` file.
-    pointer: str = ""
-    # Of that file, SHA-256; older records have a CRC-32.
-    checksum: str = ""
-    # State and metadata together.
-    size_bytes: int = 0
-    token: int = 0
-    kind: CheckpointKind = CheckpointKind(0)
-    triggered_unix_ms: int = 0
-    duration_ms: int = 0
-    # Longest synchronous part of any subtask.
-    longest_sync_us: int = 0
-    longest_alignment_ms: int = 0
-    # The file's content if it is small, else empty.
-    metadata: bytes = b""
-    # Refers to state that earlier checkpoints wrote.
-    incremental: bool = False
-    # The part of `size_bytes` that this checkpoint wrote itself.
-    written_bytes: int = 0
-    # Its barriers overtook queued elements.
-    unaligned: bool = False
-    # The part of `size_bytes` that they overtook.
-    channel_state_bytes: int = 0
-    # Values that this checkpoint itself wrote as differences.
-    diff_values: int = 0
-    # How much smaller `written_bytes` is because of them.
-    diff_saved_bytes: int = 0
-    # Ids of the TriggerSavepoint calls that this savepoint answers, repeated calls included.
-    request_ids: tuple[str, ...] = ()
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """`/jobs/<key>/graph`"""
-
-    job_key: str = ""
-    run_id: str = ""
-    # Serialized JobGraph, or empty when graph_pointer is set.
-    graph: bytes = b""
-    graph_pointer: str = ""
-    # Of the serialized graph; distinguishes 'same key, same job' from 'same key, another job'.
-    graph_checksum: str = ""
-    submitted_unix_ms: int = 0
-    # Pointer of the savepoint or checkpoint that the run starts from; empty: none.
-    restore_from: str = ""
-    token: int = 0
-    # URI of the parent of the run's folder; empty: the cluster's storage.
-    storage: str = ""
-    # A cancel was acknowledged: a later leader ends the job instead of running it.
-    cancel_requested: bool = False
-    # As in SubmitRequest.
-    allow_unmatched_state: bool = False
-    # Of the file at `restore_from` as it was accepted; empty in older records.
-    restore_checksum: str = ""
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class VertexParallelism:
-    """The parallelism of one vertex."""
-
-    vertex_id: str = ""
-    parallelism: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StopOrder:
-    """The job must end with a savepoint."""
-
-    # Sources stop reading first, and everything they have read is processed.
-    drain: bool = False
-    # Any savepoint with a higher id completes the order.
-    after_checkpoint_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobOrders:
-    """`/jobs/<key>/orders`: orders given to the job since its submission; written with the first order."""
-
-    # Only of vertices whose parallelism differs from the submitted one.
-    parallelism: tuple[VertexParallelism, ...] = ()
-    stop: StopOrder | None = None
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
-    """`/jobs/<key>/attempt`"""
-
-    attempt: int = 0
-    # Where it was placed; a new leader waits for these first.
-    task_manager_ids: tuple[str, ...] = ()
-    token: int = 0
-    # Since submission, after failures of any kind.
-    restarts: int = 0
-    # The newest ones, oldest first.
-    moves: tuple[StragglerMove, ...] = ()
-    # The newest ones, oldest first; a new leader continues counting from them.
-    failures: tuple[RecurringFailure, ...] = ()
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RecurringFailure:
-    """Attempts that failed in the same way on the same records."""
-
-    vertex_id: str = ""
-    operator_id: str = ""
-    # Of the error; abbreviated if long.
-    words: str = ""
-    # The checkpoint that the last of them was restored from.
-    restored_id: int = 0
-    # A part of what the last of them had just read.
-    ranges: tuple[SplitRange, ...] = ()
-    times: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryRecord:
-    """`/jobs/<key>/recovery`; exists while a leader is recovering the job, and when that did not complete."""
-
-    # Consecutive recoveries begun without one that completed, the present one included.
-    begun: int = 0
-    # Of the leader that began the last one.
-    token: int = 0
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StragglerMove:
-    """Subtasks that fell behind their siblings and were moved, each with everything else in its slot."""
-
-    # Numbers of the subtasks.
-    slots: tuple[int, ...] = ()
-    from_task_manager: str = ""
-    to_task_manager: str = ""
-    # Why they were moved, a sentence.
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    """`/results/<key>`"""
-
-    job_key: str = ""
-    run_id: str = ""
-    name: str = ""
-    # FINISHED, FAILED or CANCELED.
-    outcome: str = ""
-    error: str = ""
-    submitted_unix_ms: int = 0
-    ended_unix_ms: int = 0
-    # The job's other records have not been cleaned up yet.
-    dirty: bool = False
-    graph_checksum: str = ""
-    # `metadata` empty.
-    last_checkpoint: CompletedCheckpoint | None = None
-    counters: tuple[OperatorCounters, ...] = ()
-    attempt: int = 0
-    restarts: int = 0
-    token: int = 0
-    # Newest first, `metadata` empty; their folders are kept after the cleanup.
-    retained: tuple[CompletedCheckpoint, ...] = ()
-    # As in JobRecord.
-    storage: str = ""
-    # The job was given up unread: the cleanup deletes records only, never a file.
-    keep_files: bool = False
-    # As in JobRecord; distinguishes 'submitted again' from 'submitted with another start'.
-    restore_from: str = ""
-    # Id of the savepoint that the job was stopped with; 0 if it ended otherwise.
-    stopped_with: int = 0
-    # Describes `error`, if an attempt failed.
-    failure: JobFailure | None = None
-    # As in JobStatus.
-    records_read: int | None = None
-    # As in JobStatus.
-    records_written: int | None = None
-    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
-    # alone.
-    format_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderRecord:
-    """`/leader`"""
-
-    token: int = 0
-    # host:port of the job API.
-    address: str = ""
-    # The ZooKeeper session, hexadecimal.
-    session: str = ""
-    pid: int = 0
-    coordinator_id: str = ""
-    granted_unix_us: int = 0
-    # Of the process: random. Calls between processes prove themselves to this one alone.
-    instance: str = ""
-    # URL of the process's web dashboard; empty: none.
-    dashboard: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class JobGraph:
     """A directed graph of vertices. Submitted together with a job key chosen by the client."""
 
@@ -657,6 +308,9 @@ class JobGraph:
     # the files and variables that its operators name.
     confined: bool = False
     leader_failover: LeaderFailover = LeaderFailover(0)
+    # How many task managers with free slots keep copies of the newest snapshot's files on their own disks, and whether
+    # those that run the job keep what they have stored: a restart then reads no storage. 0: none.
+    standby_replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -683,8 +337,8 @@ class Edge:
     # Column names; HASH only.
     keys: tuple[str, ...] = ()
     # Empty: the output of the last operator of `source`. 'late': records too late for its windows, aggregated
-    # separately, in the form of its results. The `dead_letters` of an operator of `source`: the records that failed
-    # there, as (operator STRING, error STRING, record STRING), the record as JSON.
+    # separately, in the form of its results; those of a WindowProcess as they are. The `dead_letters` of an operator of
+    # `source`: the records that failed there, as (operator STRING, error STRING, record STRING), the record as JSON.
     side_output: str = ""
     # Only of an edge into an interval join: which side its records belong to.
     join_side: JoinSide = JoinSide(0)
@@ -700,7 +354,7 @@ class Operator:
     # Unique in the graph; on restore, state is matched by it.
     id: str = ""
     name: str = ""
-    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
+    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | RecordFunction | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | WindowProcess | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
     # SKIP and DEAD_LETTER apply to transforms, event time and process functions only.
     on_error: OnError = OnError(0)
     # DEAD_LETTER: the side output that failed records go to; operators of one vertex may share it.
@@ -754,6 +408,20 @@ class PythonTransform:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordFunction:
+    """A function called with each record, pickled with pyspark.cloudpickle. It runs in the task manager's process; an object with `open(context)` and `close()` lives as long as its subtask. Only from authenticated clients."""
+
+    function: bytes = b""
+    description: str = ""
+    call: RecordCall = RecordCall(0)
+    form: RecordForm = RecordForm(0)
+    # Of the records that it returns, Spark DDL. Empty for FILTER.
+    schema: str = ""
+    # Of an object with the methods `snapshot_state` and `restore_state`, or with the attribute `state_fields`.
+    state: ObjectState = ObjectState(0)
+
+
+@dataclass(frozen=True, slots=True)
 class EventTime:
     """Defines the event time of a source's records and tracks its progress. Allowed once in a vertex that begins with a source, before any sink. The watermark of a split is the highest time seen in it, minus out_of_orderness_ms, minus 1."""
 
@@ -783,7 +451,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class KeyedAggregate:
-    """First operator of a vertex whose inputs are all HASH on `keys`. Emits the new value of every changed key; with a window, (keys, window_start, window_end, aggregates) of every window that event time has passed."""
+    """First operator of a vertex whose inputs are all HASH on `keys`. Emits the new value of every changed key; with a window, (keys, window_start, window_end, aggregates) of every window that event time or processing time has passed."""
 
     keys: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
@@ -808,6 +476,15 @@ class SlidingWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class CumulatingWindow:
+    """[start, start + n * step_ms) for n from 1 to size_ms / step_ms, start a multiple of size_ms plus offset_ms: windows that grow until they are size_ms long. size_ms is a multiple of step_ms."""
+
+    size_ms: int = 0
+    step_ms: int = 0
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SessionWindow:
     """Records of one key with gaps of at most gap_ms: from the first to gap_ms after the last."""
 
@@ -816,13 +493,15 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a keyed aggregate groups records by event time."""
+    """How a keyed aggregate or a function of windows groups records by time."""
 
-    kind: TumblingWindow | SlidingWindow | SessionWindow | None = None
-    # SQL expression over the input: TIMESTAMP, or integer milliseconds since 1970.
+    kind: TumblingWindow | SlidingWindow | SessionWindow | CumulatingWindow | None = None
+    # SQL expression over the input: TIMESTAMP, or integer milliseconds since 1970. Empty with processing_time.
     event_time: str = ""
-    # How long a fired window is kept; it fires again when a late record arrives in that time.
+    # How long a fired window is kept; it fires again when a late record arrives in that time. 0 with processing_time.
     allowed_lateness_ms: int = 0
+    # By the clock of the aggregate's subtask at the arrival of a record, instead of event time.
+    processing_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -868,6 +547,22 @@ class KeyedProcess:
     # Of the rows that it emits, Spark DDL.
     schema: str = ""
     states: tuple[DeclaredState, ...] = ()
+    # Its function sets no timers, and fails if it does. It puts out records in answer to records only, so it may be
+    # inside a loop.
+    without_timers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowProcess:
+    """First operator of a vertex whose inputs are all HASH on `keys`. A function, pickled with pyspark.cloudpickle: called with the records of a key and window once event time has passed the window. Only from authenticated clients."""
+
+    keys: tuple[str, ...] = ()
+    # Tumbling, sliding or cumulating, by event time, without allowed lateness.
+    window: Window | None = None
+    function: bytes = b""
+    description: str = ""
+    # Of the rows that it emits, Spark DDL.
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1122,6 +817,455 @@ class StragglerReplacement:
 
 
 @dataclass(frozen=True, slots=True)
+class StateHandle:
+    """Where one piece of state is: in `path` if that is set, else in `inline`, which may be empty."""
+
+    inline: bytes = b""
+    # Absolute URI of a file.
+    path: str = ""
+    size_bytes: int = 0
+    # Of the bytes: 'sha256:<64 hex digits>' of a file, 'crc32:<8 hex digits>' of inline bytes and in older snapshots.
+    checksum: str = ""
+    # The checkpoint that wrote it, if later ones may refer to it; else 0.
+    checkpoint_id: int = 0
+    # It is in the run's `shared` folder and is kept as long as a retained checkpoint refers to it.
+    shared: bool = False
+    # In acknowledgements only: the bytes are those that the completed checkpoint `checkpoint_id` has inline for the
+    # same operator; the coordinator inserts them.
+    taken_over: bool = False
+    # Name of a file within its RocksDB database; of a part of a join, its side: 'left' or 'right'.
+    name: str = ""
+    # Of an increment: values that are stored as a difference from the preceding state.
+    diff_values: int = 0
+    # How many bytes smaller those are than the whole values.
+    diff_saved_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """Where one part of an object's state is: a pickled value."""
+
+    name: str = ""
+    # Index into OperatorState.files.
+    file: int = 0
+    offset: int = 0
+    size_bytes: int = 0
+    # The first 16 bytes of the SHA-256 of its bytes.
+    digest: bytes = b""
+    # OBJECT_ITEMS: how many items the list has.
+    items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIndex:
+    """The content of OBJECT_STATE: the state of the object of one subtask."""
+
+    form: ObjectForm = ObjectForm(0)
+    # Of the object, for messages.
+    class_name: str = ""
+    # The subtask that took it, and the parallelism at that time.
+    subtask: int = 0
+    parallelism: int = 0
+    parts: tuple[StatePart, ...] = ()
+    # Every subtask had the same state, made of a BROADCAST input.
+    broadcast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """The state of one operator of a subtask."""
+
+    operator_id: str = ""
+    kind: StateKind = StateKind(0)
+    handle: StateHandle | None = None
+    # KEYED_STATE: changes since `handle`, in this order.
+    increments: tuple[StateHandle, ...] = ()
+    # ROCKSDB_STATE: the database's tables; `handle` describes how they belong together. SOURCE_STATE: SourceStates with
+    # splits that were at rest; a later file takes precedence over an earlier one, and `handle` over all of them.
+    # OBJECT_STATE: the parts that `handle` names, among others that are outdated.
+    files: tuple[StateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCounters:
+    """Record counts of one operator of a subtask."""
+
+    operator_id: str = ""
+    records_in: int = 0
+    records_out: int = 0
+    # Arrived too late for their windows, or without a time; included in no result.
+    records_late: int = 0
+    # Lines that a source could not parse as records: dropped, or kept as text.
+    records_malformed: int = 0
+    # Too far ahead of the clock to advance event time; processed all the same.
+    records_ahead: int = 0
+    # Failed in an operator: skipped, or sent to its dead letters.
+    records_failed: int = 0
+    # AT_MOST_ONCE: of a source, skipped by restarts. In a snapshot: including those that a restart from it skips.
+    records_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """The elements of one channel that an unaligned barrier overtook, or that a loop's head logged."""
+
+    side: ChannelSide = ChannelSide(0)
+    # The vertex at the other end of the channel.
+    vertex_id: str = ""
+    subtask: int = 0
+    # See docs/state-format.md.
+    handle: StateHandle | None = None
+    elements: int = 0
+    rows: int = 0
+    # The log of a back edge: any subtask of the loop's head may restore it.
+    feedback: bool = False
+    # In a Deploy at another parallelism only, side INPUT_CHANNEL: the receiver takes the rows of its key groups,
+    # without watermarks, and processes them before anything that arrives.
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskState:
+    """The snapshot of one subtask."""
+
+    vertex_id: str = ""
+    subtask: int = 0
+    operators: tuple[OperatorState, ...] = ()
+    counters: tuple[OperatorCounters, ...] = ()
+    # In flight at the time of an unaligned snapshot, or in a loop.
+    channels: tuple[ChannelState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitState:
+    """One split of a source and how far it has been read."""
+
+    # File path relative to the source's path, partition number, topic/partition, or a PythonSource's name.
+    split: str = ""
+    # The next one to read, in bytes (text, CSV, JSON lines), rows (Parquet, generator), or as defined by Kafka or a
+    # PythonSource.
+    offset: int = 0
+    # Known end, in the same unit; -1 when unbounded.
+    end: int = 0
+    # Highest event time read so far, if the job has event time.
+    max_event_time_ms: int | None = None
+    # A file of the same SOURCE_STATE may hold an older entry for it: the two must be kept together.
+    rested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How far a source subtask has read."""
+
+    splits: tuple[SplitState, ...] = ()
+    # No further split will ever be assigned.
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTransaction:
+    """One checkpoint's worth of sink output, durable but not yet visible."""
+
+    checkpoint_id: int = 0
+    # The subtask that staged it.
+    subtask: int = 0
+    # Staged files, relative to the sink's path.
+    files: tuple[str, ...] = ()
+    # Arrow IPC stream, for sinks that do not stage files.
+    rows: StateHandle | None = None
+    # Final names, one for each entry of `files`.
+    targets: tuple[str, ...] = ()
+    # URI of the sink's path that `files` and `targets` are relative to.
+    folder: str = ""
+    # Whose transaction it is, also if another run starts from the snapshot: commit markers carry both.
+    job_key: str = ""
+    run_id: str = ""
+    # PythonSink: the name it was staged under; KafkaSink: where its commit is recorded.
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """Transactions of a sink that are staged and not committed."""
+
+    pending: tuple[SinkTransaction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VertexShape:
+    """What restoring a snapshot must know of a vertex."""
+
+    vertex_id: str = ""
+    parallelism: int = 0
+    max_parallelism: int = 0
+    operator_ids: tuple[str, ...] = ()
+    # The vertices that records come from, each once; missing in older snapshots.
+    inputs: tuple[InputShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputShape:
+    """An edge into a vertex."""
+
+    # Vertex id.
+    source: str = ""
+    # Of a HASH edge: records in flight were assigned to their subtask by these.
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetadata:
+    """The content of `_metadata`."""
+
+    format_version: int = 0
+    job_key: str = ""
+    run_id: str = ""
+    checkpoint_id: int = 0
+    kind: CheckpointKind = CheckpointKind(0)
+    token: int = 0
+    attempt: int = 0
+    triggered_unix_ms: int = 0
+    completed_unix_ms: int = 0
+    vertices: tuple[VertexShape, ...] = ()
+    subtasks: tuple[SubtaskState, ...] = ()
+    # Every source had reached its end.
+    terminal: bool = False
+    # In the file only, behind everything else: SHA-256 of the bytes in front of it; missing in older snapshots.
+    digest: bytes = b""
+    # In the file only, last: the MAC of `digest` with a key of the cluster's secret; missing without a secret.
+    seal: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """The ZooKeeper record that makes a checkpoint completed."""
+
+    checkpoint_id: int = 0
+    # URI of the `_metadata` file.
+    pointer: str = ""
+    # Of that file, SHA-256; older records have a CRC-32.
+    checksum: str = ""
+    # State and metadata together.
+    size_bytes: int = 0
+    token: int = 0
+    kind: CheckpointKind = CheckpointKind(0)
+    triggered_unix_ms: int = 0
+    duration_ms: int = 0
+    # Longest synchronous part of any subtask.
+    longest_sync_us: int = 0
+    longest_alignment_ms: int = 0
+    # The file's content if it is small, else empty.
+    metadata: bytes = b""
+    # Refers to state that earlier checkpoints wrote.
+    incremental: bool = False
+    # The part of `size_bytes` that this checkpoint wrote itself.
+    written_bytes: int = 0
+    # Its barriers overtook queued elements.
+    unaligned: bool = False
+    # The part of `size_bytes` that they overtook.
+    channel_state_bytes: int = 0
+    # Values that this checkpoint itself wrote as differences.
+    diff_values: int = 0
+    # How much smaller `written_bytes` is because of them.
+    diff_saved_bytes: int = 0
+    # Ids of the TriggerSavepoint calls that this savepoint answers, repeated calls included.
+    request_ids: tuple[str, ...] = ()
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """`/jobs/<key>/graph`"""
+
+    job_key: str = ""
+    run_id: str = ""
+    # Serialized JobGraph, or empty when graph_pointer is set.
+    graph: bytes = b""
+    graph_pointer: str = ""
+    # Of the serialized graph; distinguishes 'same key, same job' from 'same key, another job'.
+    graph_checksum: str = ""
+    submitted_unix_ms: int = 0
+    # Pointer of the savepoint or checkpoint that the run starts from; empty: none.
+    restore_from: str = ""
+    token: int = 0
+    # URI of the parent of the run's folder; empty: the cluster's storage.
+    storage: str = ""
+    # A cancel was acknowledged: a later leader ends the job instead of running it.
+    cancel_requested: bool = False
+    # As in SubmitRequest.
+    allow_unmatched_state: bool = False
+    # Of the file at `restore_from` as it was accepted; empty in older records.
+    restore_checksum: str = ""
+    # Of a job whose graph does not say: the default when it was submitted. Unspecified in older records: restart.
+    leader_failover: LeaderFailover = LeaderFailover(0)
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VertexParallelism:
+    """The parallelism of one vertex."""
+
+    vertex_id: str = ""
+    parallelism: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """The job must end with a savepoint."""
+
+    # Sources stop reading first, and everything they have read is processed.
+    drain: bool = False
+    # Any savepoint with a higher id completes the order.
+    after_checkpoint_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrders:
+    """`/jobs/<key>/orders`: orders given to the job since its submission; written with the first order."""
+
+    # Only of vertices whose parallelism differs from the submitted one.
+    parallelism: tuple[VertexParallelism, ...] = ()
+    stop: StopOrder | None = None
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """`/jobs/<key>/attempt`"""
+
+    attempt: int = 0
+    # Where it was placed; a new leader waits for these first.
+    task_manager_ids: tuple[str, ...] = ()
+    token: int = 0
+    # Since submission, after failures of any kind.
+    restarts: int = 0
+    # The newest ones, oldest first.
+    moves: tuple[StragglerMove, ...] = ()
+    # The newest ones, oldest first; a new leader continues counting from them.
+    failures: tuple[RecurringFailure, ...] = ()
+    # Of each of its task managers: a new leader does not wait for one that refuses connections.
+    addresses: tuple[TaskManagerAddress, ...] = ()
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerAddress:
+    """Where a task manager is reached by others."""
+
+    task_manager_id: str = ""
+    # host:port
+    exchange_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecurringFailure:
+    """Attempts that failed in the same way on the same records."""
+
+    vertex_id: str = ""
+    operator_id: str = ""
+    # Of the error; abbreviated if long.
+    words: str = ""
+    # The checkpoint that the last of them was restored from.
+    restored_id: int = 0
+    # A part of what the last of them had just read.
+    ranges: tuple[SplitRange, ...] = ()
+    times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRecord:
+    """`/jobs/<key>/recovery`; exists while a leader is recovering the job, and when that did not complete."""
+
+    # Consecutive recoveries begun without one that completed, the present one included.
+    begun: int = 0
+    # Of the leader that began the last one.
+    token: int = 0
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerMove:
+    """Subtasks that fell behind their siblings and were moved, each with everything else in its slot."""
+
+    # Numbers of the subtasks.
+    slots: tuple[int, ...] = ()
+    from_task_manager: str = ""
+    to_task_manager: str = ""
+    # Why they were moved, a sentence.
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """`/results/<key>`"""
+
+    job_key: str = ""
+    run_id: str = ""
+    name: str = ""
+    # FINISHED, FAILED or CANCELED.
+    outcome: str = ""
+    error: str = ""
+    submitted_unix_ms: int = 0
+    ended_unix_ms: int = 0
+    # The job's other records have not been cleaned up yet.
+    dirty: bool = False
+    graph_checksum: str = ""
+    # `metadata` empty.
+    last_checkpoint: CompletedCheckpoint | None = None
+    counters: tuple[OperatorCounters, ...] = ()
+    attempt: int = 0
+    restarts: int = 0
+    token: int = 0
+    # Newest first, `metadata` empty; their folders are kept after the cleanup.
+    retained: tuple[CompletedCheckpoint, ...] = ()
+    # As in JobRecord.
+    storage: str = ""
+    # The job was given up unread: the cleanup deletes records only, never a file.
+    keep_files: bool = False
+    # As in JobRecord; distinguishes 'submitted again' from 'submitted with another start'.
+    restore_from: str = ""
+    # Id of the savepoint that the job was stopped with; 0 if it ended otherwise.
+    stopped_with: int = 0
+    # Describes `error`, if an attempt failed.
+    failure: JobFailure | None = None
+    # As in JobStatus.
+    records_read: int | None = None
+    # As in JobStatus.
+    records_written: int | None = None
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """`/leader`"""
+
+    token: int = 0
+    # host:port of the job API.
+    address: str = ""
+    # The ZooKeeper session, hexadecimal.
+    session: str = ""
+    pid: int = 0
+    coordinator_id: str = ""
+    granted_unix_us: int = 0
+    # Of the process: random. Calls between processes prove themselves to this one alone.
+    instance: str = ""
+    # URL of the process's web dashboard; empty: none.
+    dashboard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskLoad:
     """What a subtask did in the last seconds, and how far it has come in event time. The rest of the time it was idle: it had no input, or aligned barriers."""
 
@@ -1137,6 +1281,36 @@ class SubtaskLoad:
     has_watermark: bool = False
     # False without a watermark, and while its sources have nothing to read.
     has_lag: bool = False
+    # What its source has found and not read yet, in the units that it knows. Each counts only with its flag below.
+    backlog_records: int = 0
+    backlog_bytes: int = 0
+    backlog_splits: int = 0
+    has_backlog_records: bool = False
+    has_backlog_bytes: bool = False
+    has_backlog_splits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKeys:
+    """Keys of one operator."""
+
+    operator_id: str = ""
+    # Each a JSON list with a value for each key column: a number, true, false, null, or a text that is read as the
+    # column's type.
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedValue:
+    """What an operator holds for a key."""
+
+    operator_id: str = ""
+    # A JSON object: the key columns by name.
+    key: str = ""
+    # False: the operator holds nothing for the key.
+    found: bool = False
+    # A JSON object, see docs/queryable-state.md.
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1207,7 +1381,7 @@ class TaskManagerMessage:
     # The highest token seen; a message with a lower one is refused.
     token: int = 0
     task_manager_id: str = ""
-    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryAnswer | None = None
+    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryAnswer | StateAnswer | ReportBatch | None = None
     sequence: int = 0
     # The leader's highest number that was handled here.
     acknowledged: int = 0
@@ -1218,7 +1392,7 @@ class CoordinatorMessage:
     """The leader's side of the numbered control stream, see TaskManagerMessage."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | StateQuery | KeepCopies | None = None
     sequence: int = 0
     # The task manager's highest number that was handled here.
     acknowledged: int = 0
@@ -1278,6 +1452,10 @@ class SubtaskProgress:
     assigned: tuple[SplitState, ...] = ()
     # Of a source: they were the last ones.
     complete: bool = False
+    # As in heartbeats.
+    counters: tuple[OperatorCounters, ...] = ()
+    # As in CheckpointCommitted, of any checkpoint of this attempt.
+    has_output: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1292,6 +1470,22 @@ class Registered:
     """The leader's answer to Register."""
 
     heartbeat_interval_ms: int = 0
+    # This leader reads ReportBatch.
+    takes_batches: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportBatch:
+    """Reports of subtasks in the order in which they were made: as if each had come in a message of its own. With one number, so that all of them count or none. A task manager with a part in a large job collects them for some milliseconds."""
+
+    reports: tuple[BatchedReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedReport:
+    """One of them."""
+
+    body: SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | FirstRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1330,6 +1524,9 @@ class Heartbeat:
     sequence: int = 0
     # Task manager to coordinator only.
     counters: tuple[SubtaskCounters, ...] = ()
+    # Coordinator to task manager only: between two heartbeats from now on, as it depends on the number of task
+    # managers. 0: as before.
+    interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1344,7 +1541,7 @@ class SubtaskReport:
     place: FailurePlace | None = None
     # The event that caused it, see StoryLine.
     cause_id: str = ""
-    # Of a subtask that has failed: the last ones, which no heartbeat brings.
+    # Of a subtask that has failed or was cancelled: the last ones, which no heartbeat brings.
     counters: tuple[OperatorCounters, ...] = ()
 
 
@@ -1420,6 +1617,8 @@ class CheckpointCommitted:
 
     subtask: SubtaskId | None = None
     checkpoint_id: int = 0
+    # Records became visible with it. False: there were none, or it has no sink that holds them back.
+    has_output: bool = False
     # The event that caused it, see StoryLine.
     cause_id: str = ""
 
@@ -1475,6 +1674,16 @@ class PrepareJob:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepCopies:
+    """To a task manager that the job runs on, or may have to continue on: these files of its newest completed snapshot are wanted on the local disk, and no others of this job. Advice only, like PrepareJob."""
+
+    attempt: AttemptId | None = None
+    # 0 with no files: the job has ended.
+    checkpoint_id: int = 0
+    files: tuple[StateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CancelAttempt:
     """Ends every subtask of the attempt on the receiver."""
 
@@ -1527,6 +1736,8 @@ class NotifyCheckpointAborted:
     attempt: AttemptId | None = None
     checkpoint_id: int = 0
     reason: str = ""
+    # And so is every earlier one that is not completed, from a new leader to an attempt that it adopts.
+    and_earlier: bool = False
     # The event that caused it, see StoryLine.
     cause_id: str = ""
 
@@ -1552,6 +1763,33 @@ class StoryAnswer:
     lines: tuple[StoryLine, ...] = ()
     # Older ones are no longer kept, or there was no room for them.
     cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """Asks a task manager to read state as of a completed checkpoint, or to get ready for that."""
+
+    # Chosen by the coordinator.
+    request: int = 0
+    # URI of the checkpoint's `_metadata` file.
+    pointer: str = ""
+    # Of that file.
+    checksum: str = ""
+    operators: tuple[OperatorKeys, ...] = ()
+    # Opens what these operators hold, so that later queries need not wait for it. There are no keys then.
+    open_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateAnswer:
+    """The answer to StateQuery."""
+
+    request: int = 0
+    outcome: QueryOutcome = QueryOutcome(0)
+    # Of all keys, in the order of the request.
+    values: tuple[KeyedValue, ...] = ()
+    # Why there is no answer, a sentence.
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -1689,6 +1927,8 @@ class GetRequest:
     """Asks for the status of one job."""
 
     job_key: str = ""
+    # Also what its sources have read in the last minutes.
+    with_reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1817,6 +2057,8 @@ class ListCheckpointsRequest:
     """Asks for a job's completed checkpoints."""
 
     job_key: str = ""
+    # With the offsets at which the sources injected the barriers.
+    offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1824,6 +2066,47 @@ class ListCheckpointsResponse:
     """Completed checkpoints, newest first, each with `metadata` empty."""
 
     checkpoints: tuple[CompletedCheckpoint, ...] = ()
+    # If asked for: of each of these checkpoints, unless it was deleted meanwhile.
+    offsets: tuple[CheckpointOffsets, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOffsets:
+    """Where the barrier of a checkpoint divides the input."""
+
+    checkpoint_id: int = 0
+    sources: tuple[SourceOffsets, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """How far one subtask of a source had read when it injected the barrier."""
+
+    operator_id: str = ""
+    subtask: int = 0
+    # Each record below its split's offset is in the checkpoint, each other one is not.
+    splits: tuple[SplitState, ...] = ()
+    # Files with further splits, all read to their ends: serialized SourceStates.
+    read_splits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStateRequest:
+    """Reads keyed state."""
+
+    job_key: str = ""
+    # 0 means the newest completed one.
+    checkpoint_id: int = 0
+    operators: tuple[OperatorKeys, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStateResponse:
+    """The state as of a completed checkpoint."""
+
+    checkpoint_id: int = 0
+    # In the order of the request.
+    values: tuple[KeyedValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -1924,6 +2207,10 @@ class ClusterStatus:
     leader: LeaderRecord | None = None
     task_managers: tuple[TaskManagerStatus, ...] = ()
     coordinators: tuple[CoordinatorStatus, ...] = ()
+    # Why the leader cannot reach ZooKeeper; empty while it can, and where no leader answers.
+    zookeeper_trouble: str = ""
+    # A standby answers and could not ask the leader: it knows of no task managers and no trouble, there may be some.
+    leader_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1943,6 +2230,8 @@ class OperatorStatus:
     records_ahead: int = 0
     # As in OperatorCounters.
     records_failed: int = 0
+    # As in OperatorCounters.
+    records_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -2019,6 +2308,19 @@ class JobStatus:
     records_read: int | None = None
     # What has reached the last operators of vertices from which nothing goes on; unset as above.
     records_written: int | None = None
+    # What its sources have put out and later attempts put out once more, under this leader.
+    records_read_again: int = 0
+    # Of a running job, when the request asks for it.
+    reads: ReadHistory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHistory:
+    """What the sources of a job had read at moments about a second apart, from old to new, under this leader. A total that is lower than the one before belongs to another attempt."""
+
+    unix_ms: tuple[int, ...] = ()
+    # Totals, one for each moment.
+    records: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

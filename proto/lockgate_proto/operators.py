@@ -47,11 +47,13 @@ KINDS: Mapping[type, OperatorKind] = {
     m.KafkaSource: OperatorKind(Role.SOURCE),
     m.SqlTransform: OperatorKind(Role.TRANSFORM, can_skip=True, can_head_loop=True),
     m.PythonTransform: OperatorKind(Role.TRANSFORM, can_skip=True, can_head_loop=True),
+    m.RecordFunction: OperatorKind(Role.TRANSFORM, can_skip=True, can_head_loop=True),
     m.EventTime: OperatorKind(Role.TRANSFORM, can_skip=True),
     m.KeyedAggregate: OperatorKind(Role.KEYED, "Aggregate"),
     m.KeyedProcess: OperatorKind(Role.KEYED, "Process function", can_skip=True),
     m.Deduplicate: OperatorKind(Role.KEYED, "Deduplication"),
     m.IntervalJoin: OperatorKind(Role.KEYED, "Join"),
+    m.WindowProcess: OperatorKind(Role.KEYED, "Function of windows"),
     m.FileSink: OperatorKind(Role.SINK, commits=True, is_exact=True),
     m.SqlSink: OperatorKind(Role.SINK, commits=True, is_exact=True),
     m.PythonSink: OperatorKind(Role.SINK, commits=True, is_exact=True),
@@ -73,7 +75,7 @@ def is_source(operator: m.Operator) -> bool:
 
 
 def is_transform(operator: m.Operator) -> bool:
-    """True for operators that turn records into records and keep nothing."""
+    """True for operators that turn records into records and keep nothing by key."""
     return _has(operator, Role.TRANSFORM)
 
 
@@ -91,6 +93,12 @@ def commits(operator: m.Operator) -> bool:
     """True for sinks that hold output back until a checkpoint is complete."""
     kind = kind_of(operator)
     return kind is not None and kind.commits
+
+
+def object_state_of(operator: m.Operator) -> m.ObjectState:
+    """The state of a function's object, and how it is distributed; unspecified for none and for other operators."""
+    kind = operator.kind
+    return kind.state if isinstance(kind, m.RecordFunction) else m.ObjectState.OBJECT_STATE_UNSPECIFIED
 
 
 def _has(operator: m.Operator, role: Role) -> bool:

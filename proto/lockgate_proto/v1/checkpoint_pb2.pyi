@@ -1,4 +1,5 @@
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
+from lockgate_proto.v1 import graph_pb2 as _graph_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -15,6 +16,15 @@ class StateKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KEYED_STATE: _ClassVar[StateKind]
     SINK_STATE: _ClassVar[StateKind]
     ROCKSDB_STATE: _ClassVar[StateKind]
+    OBJECT_STATE: _ClassVar[StateKind]
+
+class ObjectForm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OBJECT_FORM_UNSPECIFIED: _ClassVar[ObjectForm]
+    OBJECT_WHOLE: _ClassVar[ObjectForm]
+    OBJECT_FIELDS: _ClassVar[ObjectForm]
+    OBJECT_ITEMS: _ClassVar[ObjectForm]
+    OBJECT_PARTS: _ClassVar[ObjectForm]
 
 class ChannelSide(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -32,6 +42,12 @@ SOURCE_STATE: StateKind
 KEYED_STATE: StateKind
 SINK_STATE: StateKind
 ROCKSDB_STATE: StateKind
+OBJECT_STATE: StateKind
+OBJECT_FORM_UNSPECIFIED: ObjectForm
+OBJECT_WHOLE: ObjectForm
+OBJECT_FIELDS: ObjectForm
+OBJECT_ITEMS: ObjectForm
+OBJECT_PARTS: ObjectForm
 CHANNEL_SIDE_UNSPECIFIED: ChannelSide
 INPUT_CHANNEL: ChannelSide
 OUTPUT_CHANNEL: ChannelSide
@@ -63,6 +79,38 @@ class StateHandle(_message.Message):
     diff_saved_bytes: int
     def __init__(self, inline: _Optional[bytes] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., checksum: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., shared: _Optional[bool] = ..., taken_over: _Optional[bool] = ..., name: _Optional[str] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ...) -> None: ...
 
+class StatePart(_message.Message):
+    __slots__ = ("name", "file", "offset", "size_bytes", "digest", "items")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    file: int
+    offset: int
+    size_bytes: int
+    digest: bytes
+    items: int
+    def __init__(self, name: _Optional[str] = ..., file: _Optional[int] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., items: _Optional[int] = ...) -> None: ...
+
+class ObjectIndex(_message.Message):
+    __slots__ = ("form", "class_name", "subtask", "parallelism", "parts", "broadcast")
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_FIELD_NUMBER: _ClassVar[int]
+    form: ObjectForm
+    class_name: str
+    subtask: int
+    parallelism: int
+    parts: _containers.RepeatedCompositeFieldContainer[StatePart]
+    broadcast: bool
+    def __init__(self, form: _Optional[_Union[ObjectForm, str]] = ..., class_name: _Optional[str] = ..., subtask: _Optional[int] = ..., parallelism: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[StatePart, _Mapping]]] = ..., broadcast: _Optional[bool] = ...) -> None: ...
+
 class OperatorState(_message.Message):
     __slots__ = ("operator_id", "kind", "handle", "increments", "files")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -78,7 +126,7 @@ class OperatorState(_message.Message):
     def __init__(self, operator_id: _Optional[str] = ..., kind: _Optional[_Union[StateKind, str]] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., increments: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[StateHandle, _Mapping]]] = ...) -> None: ...
 
 class OperatorCounters(_message.Message):
-    __slots__ = ("operator_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed")
+    __slots__ = ("operator_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed", "records_lost")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +134,7 @@ class OperatorCounters(_message.Message):
     RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_LOST_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     records_in: int
     records_out: int
@@ -93,10 +142,11 @@ class OperatorCounters(_message.Message):
     records_malformed: int
     records_ahead: int
     records_failed: int
-    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ...) -> None: ...
+    records_lost: int
+    def __init__(self, operator_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ..., records_lost: _Optional[int] = ...) -> None: ...
 
 class ChannelState(_message.Message):
-    __slots__ = ("side", "vertex_id", "subtask", "handle", "elements", "rows", "feedback")
+    __slots__ = ("side", "vertex_id", "subtask", "handle", "elements", "rows", "feedback", "moved")
     SIDE_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +154,7 @@ class ChannelState(_message.Message):
     ELEMENTS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     side: ChannelSide
     vertex_id: str
     subtask: int
@@ -111,7 +162,8 @@ class ChannelState(_message.Message):
     elements: int
     rows: int
     feedback: bool
-    def __init__(self, side: _Optional[_Union[ChannelSide, str]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., elements: _Optional[int] = ..., rows: _Optional[int] = ..., feedback: _Optional[bool] = ...) -> None: ...
+    moved: bool
+    def __init__(self, side: _Optional[_Union[ChannelSide, str]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., handle: _Optional[_Union[StateHandle, _Mapping]] = ..., elements: _Optional[int] = ..., rows: _Optional[int] = ..., feedback: _Optional[bool] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class SubtaskState(_message.Message):
     __slots__ = ("vertex_id", "subtask", "operators", "counters", "channels")
@@ -274,7 +326,7 @@ class CompletedCheckpoint(_message.Message):
     def __init__(self, checkpoint_id: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., size_bytes: _Optional[int] = ..., token: _Optional[int] = ..., kind: _Optional[_Union[CheckpointKind, str]] = ..., triggered_unix_ms: _Optional[int] = ..., duration_ms: _Optional[int] = ..., longest_sync_us: _Optional[int] = ..., longest_alignment_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., incremental: _Optional[bool] = ..., written_bytes: _Optional[int] = ..., unaligned: _Optional[bool] = ..., channel_state_bytes: _Optional[int] = ..., diff_values: _Optional[int] = ..., diff_saved_bytes: _Optional[int] = ..., request_ids: _Optional[_Iterable[str]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state", "restore_checksum", "format_version")
+    __slots__ = ("job_key", "run_id", "graph", "graph_pointer", "graph_checksum", "submitted_unix_ms", "restore_from", "token", "storage", "cancel_requested", "allow_unmatched_state", "restore_checksum", "leader_failover", "format_version")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +339,7 @@ class JobRecord(_message.Message):
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     ALLOW_UNMATCHED_STATE_FIELD_NUMBER: _ClassVar[int]
     RESTORE_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FAILOVER_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
@@ -300,8 +353,9 @@ class JobRecord(_message.Message):
     cancel_requested: bool
     allow_unmatched_state: bool
     restore_checksum: str
+    leader_failover: _graph_pb2.LeaderFailover
     format_version: int
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ..., restore_checksum: _Optional[str] = ..., format_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., graph: _Optional[bytes] = ..., graph_pointer: _Optional[str] = ..., graph_checksum: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., restore_from: _Optional[str] = ..., token: _Optional[int] = ..., storage: _Optional[str] = ..., cancel_requested: _Optional[bool] = ..., allow_unmatched_state: _Optional[bool] = ..., restore_checksum: _Optional[str] = ..., leader_failover: _Optional[_Union[_graph_pb2.LeaderFailover, str]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class VertexParallelism(_message.Message):
     __slots__ = ("vertex_id", "parallelism")
@@ -330,13 +384,14 @@ class JobOrders(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "format_version")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "addresses", "format_version")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -344,8 +399,17 @@ class AttemptRecord(_message.Message):
     restarts: int
     moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
     failures: _containers.RepeatedCompositeFieldContainer[RecurringFailure]
+    addresses: _containers.RepeatedCompositeFieldContainer[TaskManagerAddress]
     format_version: int
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[TaskManagerAddress, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...
+
+class TaskManagerAddress(_message.Message):
+    __slots__ = ("task_manager_id", "exchange_address")
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    task_manager_id: str
+    exchange_address: str
+    def __init__(self, task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ...) -> None: ...
 
 class RecurringFailure(_message.Message):
     __slots__ = ("vertex_id", "operator_id", "words", "restored_id", "ranges", "times")

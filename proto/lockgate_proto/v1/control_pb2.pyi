@@ -2,6 +2,7 @@ from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
 from lockgate_proto.v1 import load_pb2 as _load_pb2
+from lockgate_proto.v1 import query_pb2 as _query_pb2
 from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -24,6 +25,14 @@ class DeclineCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DECLINE_CAUSE_UNSPECIFIED: _ClassVar[DeclineCause]
     STORAGE_FAILED: _ClassVar[DeclineCause]
+
+class QueryOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUERY_OUTCOME_UNSPECIFIED: _ClassVar[QueryOutcome]
+    ANSWERED: _ClassVar[QueryOutcome]
+    NOT_ANSWERABLE: _ClassVar[QueryOutcome]
+    CHECKPOINT_GONE: _ClassVar[QueryOutcome]
+    UNREADABLE_STATE: _ClassVar[QueryOutcome]
 SUBTASK_PHASE_UNSPECIFIED: SubtaskPhase
 SUBTASK_RUNNING: SubtaskPhase
 SUBTASK_EXHAUSTED: SubtaskPhase
@@ -31,6 +40,11 @@ SUBTASK_FAILED: SubtaskPhase
 SUBTASK_CANCELED: SubtaskPhase
 DECLINE_CAUSE_UNSPECIFIED: DeclineCause
 STORAGE_FAILED: DeclineCause
+QUERY_OUTCOME_UNSPECIFIED: QueryOutcome
+ANSWERED: QueryOutcome
+NOT_ANSWERABLE: QueryOutcome
+CHECKPOINT_GONE: QueryOutcome
+UNREADABLE_STATE: QueryOutcome
 
 class FollowRequest(_message.Message):
     __slots__ = ("coordinator_id", "token")
@@ -71,7 +85,7 @@ class SubtaskId(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ...) -> None: ...
 
 class TaskManagerMessage(_message.Message):
-    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye", "story", "sequence", "acknowledged")
+    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye", "story", "state_answer", "reports", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +99,8 @@ class TaskManagerMessage(_message.Message):
     GONE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     STORY_FIELD_NUMBER: _ClassVar[int]
+    STATE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
@@ -100,12 +116,14 @@ class TaskManagerMessage(_message.Message):
     gone: AttemptGone
     goodbye: Goodbye
     story: StoryAnswer
+    state_answer: StateAnswer
+    reports: ReportBatch
     sequence: int
     acknowledged: int
-    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., state_answer: _Optional[_Union[StateAnswer, _Mapping]] = ..., reports: _Optional[_Union[ReportBatch, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "sequence", "acknowledged")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +137,8 @@ class CoordinatorMessage(_message.Message):
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     STORY_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    STATE_QUERY_FIELD_NUMBER: _ClassVar[int]
+    KEEP_COPIES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
@@ -134,9 +154,11 @@ class CoordinatorMessage(_message.Message):
     prepare: PrepareJob
     drain: DrainSources
     story_request: StoryRequest
+    state_query: StateQuery
+    keep_copies: KeepCopies
     sequence: int
     acknowledged: int
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., state_query: _Optional[_Union[StateQuery, _Mapping]] = ..., keep_copies: _Optional[_Union[KeepCopies, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("version", "revision", "oldest")
@@ -175,7 +197,7 @@ class AttemptProgress(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskProgress, _Mapping]]] = ...) -> None: ...
 
 class SubtaskProgress(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "phase", "committed_id", "has_assigned", "assigned", "complete")
+    __slots__ = ("vertex_id", "subtask", "phase", "committed_id", "has_assigned", "assigned", "complete", "counters", "has_output")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +205,8 @@ class SubtaskProgress(_message.Message):
     HAS_ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    HAS_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     subtask: int
     phase: SubtaskPhase
@@ -190,17 +214,41 @@ class SubtaskProgress(_message.Message):
     has_assigned: bool
     assigned: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
     complete: bool
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., committed_id: _Optional[int] = ..., has_assigned: _Optional[bool] = ..., assigned: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+    counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
+    has_output: bool
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., phase: _Optional[_Union[SubtaskPhase, str]] = ..., committed_id: _Optional[int] = ..., has_assigned: _Optional[bool] = ..., assigned: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., has_output: _Optional[bool] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("heartbeat_interval_ms",)
+    __slots__ = ("heartbeat_interval_ms", "takes_batches")
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_BATCHES_FIELD_NUMBER: _ClassVar[int]
     heartbeat_interval_ms: int
-    def __init__(self, heartbeat_interval_ms: _Optional[int] = ...) -> None: ...
+    takes_batches: bool
+    def __init__(self, heartbeat_interval_ms: _Optional[int] = ..., takes_batches: _Optional[bool] = ...) -> None: ...
+
+class ReportBatch(_message.Message):
+    __slots__ = ("reports",)
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    reports: _containers.RepeatedCompositeFieldContainer[BatchedReport]
+    def __init__(self, reports: _Optional[_Iterable[_Union[BatchedReport, _Mapping]]] = ...) -> None: ...
+
+class BatchedReport(_message.Message):
+    __slots__ = ("report", "acknowledge", "decline", "committed", "first_record")
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    DECLINE_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RECORD_FIELD_NUMBER: _ClassVar[int]
+    report: SubtaskReport
+    acknowledge: AcknowledgeCheckpoint
+    decline: DeclineCheckpoint
+    committed: CheckpointCommitted
+    first_record: FirstRecord
+    def __init__(self, report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
     __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load")
@@ -233,12 +281,14 @@ class SubtaskEffort(_message.Message):
     def __init__(self, busy_us: _Optional[int] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., quickest_us: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("sequence", "counters")
+    __slots__ = ("sequence", "counters", "interval_ms")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     counters: _containers.RepeatedCompositeFieldContainer[SubtaskCounters]
-    def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ...) -> None: ...
+    interval_ms: int
+    def __init__(self, sequence: _Optional[int] = ..., counters: _Optional[_Iterable[_Union[SubtaskCounters, _Mapping]]] = ..., interval_ms: _Optional[int] = ...) -> None: ...
 
 class SubtaskReport(_message.Message):
     __slots__ = ("subtask", "phase", "cause", "error", "place", "cause_id", "counters")
@@ -329,14 +379,16 @@ class DeclineCheckpoint(_message.Message):
     def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[DeclineCause, str]] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class CheckpointCommitted(_message.Message):
-    __slots__ = ("subtask", "checkpoint_id", "cause_id")
+    __slots__ = ("subtask", "checkpoint_id", "has_output", "cause_id")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     checkpoint_id: int
+    has_output: bool
     cause_id: str
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., has_output: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class Participant(_message.Message):
     __slots__ = ("task_manager_id", "exchange_address", "incarnation")
@@ -383,6 +435,16 @@ class PrepareJob(_message.Message):
     graph: _graph_pb2.JobGraph
     slots: int
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., slots: _Optional[int] = ...) -> None: ...
+
+class KeepCopies(_message.Message):
+    __slots__ = ("attempt", "checkpoint_id", "files")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    checkpoint_id: int
+    files: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.StateHandle]
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[_checkpoint_pb2.StateHandle, _Mapping]]] = ...) -> None: ...
 
 class CancelAttempt(_message.Message):
     __slots__ = ("attempt", "reason", "cause_id")
@@ -433,16 +495,18 @@ class NotifyCheckpointComplete(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class NotifyCheckpointAborted(_message.Message):
-    __slots__ = ("attempt", "checkpoint_id", "reason", "cause_id")
+    __slots__ = ("attempt", "checkpoint_id", "reason", "and_earlier", "cause_id")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    AND_EARLIER_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     checkpoint_id: int
     reason: str
+    and_earlier: bool
     cause_id: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., reason: _Optional[str] = ..., and_earlier: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...
 
 class StoryRequest(_message.Message):
     __slots__ = ("request", "job_key", "run_id", "lines")
@@ -465,6 +529,32 @@ class StoryAnswer(_message.Message):
     lines: _containers.RepeatedCompositeFieldContainer[_story_pb2.StoryLine]
     cut: bool
     def __init__(self, request: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[_story_pb2.StoryLine, _Mapping]]] = ..., cut: _Optional[bool] = ...) -> None: ...
+
+class StateQuery(_message.Message):
+    __slots__ = ("request", "pointer", "checksum", "operators", "open_only")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    POINTER_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ONLY_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    pointer: str
+    checksum: str
+    operators: _containers.RepeatedCompositeFieldContainer[_query_pb2.OperatorKeys]
+    open_only: bool
+    def __init__(self, request: _Optional[int] = ..., pointer: _Optional[str] = ..., checksum: _Optional[str] = ..., operators: _Optional[_Iterable[_Union[_query_pb2.OperatorKeys, _Mapping]]] = ..., open_only: _Optional[bool] = ...) -> None: ...
+
+class StateAnswer(_message.Message):
+    __slots__ = ("request", "outcome", "values", "problem")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    outcome: QueryOutcome
+    values: _containers.RepeatedCompositeFieldContainer[_query_pb2.KeyedValue]
+    problem: str
+    def __init__(self, request: _Optional[int] = ..., outcome: _Optional[_Union[QueryOutcome, str]] = ..., values: _Optional[_Iterable[_Union[_query_pb2.KeyedValue, _Mapping]]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class DiscoverSplits(_message.Message):
     __slots__ = ("attempt", "vertex_id", "known", "round", "files", "cause_id")

@@ -43,6 +43,28 @@ class FileFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JSON_LINES: _ClassVar[FileFormat]
     PARQUET: _ClassVar[FileFormat]
 
+class RecordCall(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECORD_CALL_UNSPECIFIED: _ClassVar[RecordCall]
+    MAP: _ClassVar[RecordCall]
+    FLAT_MAP: _ClassVar[RecordCall]
+    FILTER: _ClassVar[RecordCall]
+
+class RecordForm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECORD_FORM_UNSPECIFIED: _ClassVar[RecordForm]
+    RECORDS: _ClassVar[RecordForm]
+    ARROW: _ClassVar[RecordForm]
+    PANDAS: _ClassVar[RecordForm]
+
+class ObjectState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OBJECT_STATE_UNSPECIFIED: _ClassVar[ObjectState]
+    OBJECT_STATE_FIXED: _ClassVar[ObjectState]
+    OBJECT_STATE_SPLIT: _ClassVar[ObjectState]
+    OBJECT_STATE_UNION: _ClassVar[ObjectState]
+    OBJECT_STATE_BROADCAST: _ClassVar[ObjectState]
+
 class AggregateFunction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AGGREGATE_FUNCTION_UNSPECIFIED: _ClassVar[AggregateFunction]
@@ -84,6 +106,7 @@ class CheckpointMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AT_LEAST_ONCE: _ClassVar[CheckpointMode]
     UNALIGNED: _ClassVar[CheckpointMode]
     STOP_THE_WORLD: _ClassVar[CheckpointMode]
+    AT_MOST_ONCE: _ClassVar[CheckpointMode]
 LEADER_FAILOVER_UNSPECIFIED: LeaderFailover
 LEADER_FAILOVER_RESTART: LeaderFailover
 LEADER_FAILOVER_REATTACH: LeaderFailover
@@ -105,6 +128,19 @@ TEXT: FileFormat
 CSV: FileFormat
 JSON_LINES: FileFormat
 PARQUET: FileFormat
+RECORD_CALL_UNSPECIFIED: RecordCall
+MAP: RecordCall
+FLAT_MAP: RecordCall
+FILTER: RecordCall
+RECORD_FORM_UNSPECIFIED: RecordForm
+RECORDS: RecordForm
+ARROW: RecordForm
+PANDAS: RecordForm
+OBJECT_STATE_UNSPECIFIED: ObjectState
+OBJECT_STATE_FIXED: ObjectState
+OBJECT_STATE_SPLIT: ObjectState
+OBJECT_STATE_UNION: ObjectState
+OBJECT_STATE_BROADCAST: ObjectState
 AGGREGATE_FUNCTION_UNSPECIFIED: AggregateFunction
 COUNT: AggregateFunction
 SUM: AggregateFunction
@@ -129,9 +165,10 @@ EXACTLY_ONCE: CheckpointMode
 AT_LEAST_ONCE: CheckpointMode
 UNALIGNED: CheckpointMode
 STOP_THE_WORLD: CheckpointMode
+AT_MOST_ONCE: CheckpointMode
 
 class JobGraph(_message.Message):
-    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined", "leader_failover")
+    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined", "leader_failover", "standby_replicas")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +178,7 @@ class JobGraph(_message.Message):
     STRAGGLER_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     CONFINED_FIELD_NUMBER: _ClassVar[int]
     LEADER_FAILOVER_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     name: str
     vertices: _containers.RepeatedCompositeFieldContainer[Vertex]
     edges: _containers.RepeatedCompositeFieldContainer[Edge]
@@ -150,7 +188,8 @@ class JobGraph(_message.Message):
     straggler_replacement: StragglerReplacement
     confined: bool
     leader_failover: LeaderFailover
-    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ..., leader_failover: _Optional[_Union[LeaderFailover, str]] = ...) -> None: ...
+    standby_replicas: int
+    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ..., leader_failover: _Optional[_Union[LeaderFailover, str]] = ..., standby_replicas: _Optional[int] = ...) -> None: ...
 
 class Vertex(_message.Message):
     __slots__ = ("id", "name", "parallelism", "max_parallelism", "operators")
@@ -185,7 +224,7 @@ class Edge(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ..., side_output: _Optional[str] = ..., join_side: _Optional[_Union[JoinSide, str]] = ..., feedback: _Optional[_Union[Partitioning, str]] = ...) -> None: ...
 
 class Operator(_message.Message):
-    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink", "on_error", "dead_letters")
+    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "record_function", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "window_process", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink", "on_error", "dead_letters")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FILE_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -193,10 +232,12 @@ class Operator(_message.Message):
     SQL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FUNCTION_FIELD_NUMBER: _ClassVar[int]
     KEYED_AGGREGATE_FIELD_NUMBER: _ClassVar[int]
     KEYED_PROCESS_FIELD_NUMBER: _ClassVar[int]
     DEDUPLICATE_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_JOIN_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_PROCESS_FIELD_NUMBER: _ClassVar[int]
     FILE_SINK_FIELD_NUMBER: _ClassVar[int]
     SQL_SINK_FIELD_NUMBER: _ClassVar[int]
     CONSOLE_SINK_FIELD_NUMBER: _ClassVar[int]
@@ -216,10 +257,12 @@ class Operator(_message.Message):
     sql: SqlTransform
     python: PythonTransform
     event_time: EventTime
+    record_function: RecordFunction
     keyed_aggregate: KeyedAggregate
     keyed_process: KeyedProcess
     deduplicate: Deduplicate
     interval_join: IntervalJoin
+    window_process: WindowProcess
     file_sink: FileSink
     sql_sink: SqlSink
     console_sink: ConsoleSink
@@ -232,7 +275,7 @@ class Operator(_message.Message):
     delta_sink: DeltaSink
     on_error: OnError
     dead_letters: str
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ..., on_error: _Optional[_Union[OnError, str]] = ..., dead_letters: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., record_function: _Optional[_Union[RecordFunction, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., window_process: _Optional[_Union[WindowProcess, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ..., on_error: _Optional[_Union[OnError, str]] = ..., dead_letters: _Optional[str] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "continuous", "poll_interval_ms", "include")
@@ -282,6 +325,22 @@ class PythonTransform(_message.Message):
     function: bytes
     description: str
     def __init__(self, function: _Optional[bytes] = ..., description: _Optional[str] = ...) -> None: ...
+
+class RecordFunction(_message.Message):
+    __slots__ = ("function", "description", "call", "form", "schema", "state")
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    function: bytes
+    description: str
+    call: RecordCall
+    form: RecordForm
+    schema: str
+    state: ObjectState
+    def __init__(self, function: _Optional[bytes] = ..., description: _Optional[str] = ..., call: _Optional[_Union[RecordCall, str]] = ..., form: _Optional[_Union[RecordForm, str]] = ..., schema: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ...) -> None: ...
 
 class EventTime(_message.Message):
     __slots__ = ("expression", "column", "out_of_orderness_ms", "idle_after_ms", "max_ahead_ms")
@@ -335,6 +394,16 @@ class SlidingWindow(_message.Message):
     offset_ms: int
     def __init__(self, size_ms: _Optional[int] = ..., slide_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ...) -> None: ...
 
+class CumulatingWindow(_message.Message):
+    __slots__ = ("size_ms", "step_ms", "offset_ms")
+    SIZE_MS_FIELD_NUMBER: _ClassVar[int]
+    STEP_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
+    size_ms: int
+    step_ms: int
+    offset_ms: int
+    def __init__(self, size_ms: _Optional[int] = ..., step_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ...) -> None: ...
+
 class SessionWindow(_message.Message):
     __slots__ = ("gap_ms",)
     GAP_MS_FIELD_NUMBER: _ClassVar[int]
@@ -342,18 +411,22 @@ class SessionWindow(_message.Message):
     def __init__(self, gap_ms: _Optional[int] = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("tumbling", "sliding", "session", "event_time", "allowed_lateness_ms")
+    __slots__ = ("tumbling", "sliding", "session", "cumulating", "event_time", "allowed_lateness_ms", "processing_time")
     TUMBLING_FIELD_NUMBER: _ClassVar[int]
     SLIDING_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    CUMULATING_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     ALLOWED_LATENESS_MS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSING_TIME_FIELD_NUMBER: _ClassVar[int]
     tumbling: TumblingWindow
     sliding: SlidingWindow
     session: SessionWindow
+    cumulating: CumulatingWindow
     event_time: str
     allowed_lateness_ms: int
-    def __init__(self, tumbling: _Optional[_Union[TumblingWindow, _Mapping]] = ..., sliding: _Optional[_Union[SlidingWindow, _Mapping]] = ..., session: _Optional[_Union[SessionWindow, _Mapping]] = ..., event_time: _Optional[str] = ..., allowed_lateness_ms: _Optional[int] = ...) -> None: ...
+    processing_time: bool
+    def __init__(self, tumbling: _Optional[_Union[TumblingWindow, _Mapping]] = ..., sliding: _Optional[_Union[SlidingWindow, _Mapping]] = ..., session: _Optional[_Union[SessionWindow, _Mapping]] = ..., cumulating: _Optional[_Union[CumulatingWindow, _Mapping]] = ..., event_time: _Optional[str] = ..., allowed_lateness_ms: _Optional[int] = ..., processing_time: _Optional[bool] = ...) -> None: ...
 
 class IntervalJoin(_message.Message):
     __slots__ = ("left_keys", "right_keys", "left_time", "right_time", "lower_ms", "upper_ms", "left_prefix", "right_prefix")
@@ -390,18 +463,34 @@ class DeclaredState(_message.Message):
     def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Union[StateShape, str]] = ..., type: _Optional[str] = ..., key_type: _Optional[str] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
 
 class KeyedProcess(_message.Message):
-    __slots__ = ("keys", "function", "description", "schema", "states")
+    __slots__ = ("keys", "function", "description", "schema", "states", "without_timers")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_TIMERS_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[str]
     function: bytes
     description: str
     schema: str
     states: _containers.RepeatedCompositeFieldContainer[DeclaredState]
-    def __init__(self, keys: _Optional[_Iterable[str]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., states: _Optional[_Iterable[_Union[DeclaredState, _Mapping]]] = ...) -> None: ...
+    without_timers: bool
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., states: _Optional[_Iterable[_Union[DeclaredState, _Mapping]]] = ..., without_timers: _Optional[bool] = ...) -> None: ...
+
+class WindowProcess(_message.Message):
+    __slots__ = ("keys", "window", "function", "description", "schema")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    window: Window
+    function: bytes
+    description: str
+    schema: str
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., window: _Optional[_Union[Window, _Mapping]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
 
 class Deduplicate(_message.Message):
     __slots__ = ("keys", "ttl_ms")

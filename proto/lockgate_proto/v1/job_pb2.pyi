@@ -2,6 +2,7 @@ from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import failure_pb2 as _failure_pb2
 from lockgate_proto.v1 import graph_pb2 as _graph_pb2
 from lockgate_proto.v1 import load_pb2 as _load_pb2
+from lockgate_proto.v1 import query_pb2 as _query_pb2
 from lockgate_proto.v1 import story_pb2 as _story_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -46,6 +47,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RECORDS_AHEAD: _ClassVar[JobEventKind]
     ATTEMPT_ADOPTED: _ClassVar[JobEventKind]
     ATTEMPT_NOT_ADOPTED: _ClassVar[JobEventKind]
+    FIRST_COMMIT: _ClassVar[JobEventKind]
 JOB_STATE_UNSPECIFIED: JobState
 WAITING_FOR_SLOTS: JobState
 DEPLOYING: JobState
@@ -75,6 +77,7 @@ SUBTASK_STAYS: JobEventKind
 RECORDS_AHEAD: JobEventKind
 ATTEMPT_ADOPTED: JobEventKind
 ATTEMPT_NOT_ADOPTED: JobEventKind
+FIRST_COMMIT: JobEventKind
 
 class SubmitRequest(_message.Message):
     __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state", "trust_snapshot")
@@ -103,10 +106,12 @@ class SubmitResponse(_message.Message):
     def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., created: _Optional[bool] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ("job_key",)
+    __slots__ = ("job_key", "with_reads")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    WITH_READS_FIELD_NUMBER: _ClassVar[int]
     job_key: str
-    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+    with_reads: bool
+    def __init__(self, job_key: _Optional[str] = ..., with_reads: _Optional[bool] = ...) -> None: ...
 
 class ListRequest(_message.Message):
     __slots__ = ()
@@ -211,16 +216,58 @@ class RescaleResponse(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[_checkpoint_pb2.VertexParallelism, _Mapping]]] = ..., after_attempt: _Optional[int] = ...) -> None: ...
 
 class ListCheckpointsRequest(_message.Message):
-    __slots__ = ("job_key",)
+    __slots__ = ("job_key", "offsets")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
     job_key: str
-    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+    offsets: bool
+    def __init__(self, job_key: _Optional[str] = ..., offsets: _Optional[bool] = ...) -> None: ...
 
 class ListCheckpointsResponse(_message.Message):
-    __slots__ = ("checkpoints",)
+    __slots__ = ("checkpoints", "offsets")
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
     checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
-    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ...) -> None: ...
+    offsets: _containers.RepeatedCompositeFieldContainer[CheckpointOffsets]
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[CheckpointOffsets, _Mapping]]] = ...) -> None: ...
+
+class CheckpointOffsets(_message.Message):
+    __slots__ = ("checkpoint_id", "sources")
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: int
+    sources: _containers.RepeatedCompositeFieldContainer[SourceOffsets]
+    def __init__(self, checkpoint_id: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[SourceOffsets, _Mapping]]] = ...) -> None: ...
+
+class SourceOffsets(_message.Message):
+    __slots__ = ("operator_id", "subtask", "splits", "read_splits")
+    OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    READ_SPLITS_FIELD_NUMBER: _ClassVar[int]
+    operator_id: str
+    subtask: int
+    splits: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SplitState]
+    read_splits: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, operator_id: _Optional[str] = ..., subtask: _Optional[int] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., read_splits: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class QueryStateRequest(_message.Message):
+    __slots__ = ("job_key", "checkpoint_id", "operators")
+    JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    job_key: str
+    checkpoint_id: int
+    operators: _containers.RepeatedCompositeFieldContainer[_query_pb2.OperatorKeys]
+    def __init__(self, job_key: _Optional[str] = ..., checkpoint_id: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[_query_pb2.OperatorKeys, _Mapping]]] = ...) -> None: ...
+
+class QueryStateResponse(_message.Message):
+    __slots__ = ("checkpoint_id", "values")
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: int
+    values: _containers.RepeatedCompositeFieldContainer[_query_pb2.KeyedValue]
+    def __init__(self, checkpoint_id: _Optional[int] = ..., values: _Optional[_Iterable[_Union[_query_pb2.KeyedValue, _Mapping]]] = ...) -> None: ...
 
 class GetCheckpointRequest(_message.Message):
     __slots__ = ("job_key", "checkpoint_id")
@@ -309,17 +356,21 @@ class CoordinatorStatus(_message.Message):
     def __init__(self, coordinator_id: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., leader: _Optional[bool] = ..., dashboard: _Optional[str] = ...) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("leader", "task_managers", "coordinators")
+    __slots__ = ("leader", "task_managers", "coordinators", "zookeeper_trouble", "leader_silent")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGERS_FIELD_NUMBER: _ClassVar[int]
     COORDINATORS_FIELD_NUMBER: _ClassVar[int]
+    ZOOKEEPER_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_SILENT_FIELD_NUMBER: _ClassVar[int]
     leader: _checkpoint_pb2.LeaderRecord
     task_managers: _containers.RepeatedCompositeFieldContainer[TaskManagerStatus]
     coordinators: _containers.RepeatedCompositeFieldContainer[CoordinatorStatus]
-    def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ...) -> None: ...
+    zookeeper_trouble: str
+    leader_silent: bool
+    def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ..., zookeeper_trouble: _Optional[str] = ..., leader_silent: _Optional[bool] = ...) -> None: ...
 
 class OperatorStatus(_message.Message):
-    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed")
+    __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed", "records_lost")
     OPERATOR_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
@@ -329,6 +380,7 @@ class OperatorStatus(_message.Message):
     RECORDS_MALFORMED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_LOST_FIELD_NUMBER: _ClassVar[int]
     operator_id: str
     name: str
     vertex_id: str
@@ -338,7 +390,8 @@ class OperatorStatus(_message.Message):
     records_malformed: int
     records_ahead: int
     records_failed: int
-    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ...) -> None: ...
+    records_lost: int
+    def __init__(self, operator_id: _Optional[str] = ..., name: _Optional[str] = ..., vertex_id: _Optional[str] = ..., records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., records_late: _Optional[int] = ..., records_malformed: _Optional[int] = ..., records_ahead: _Optional[int] = ..., records_failed: _Optional[int] = ..., records_lost: _Optional[int] = ...) -> None: ...
 
 class EdgeView(_message.Message):
     __slots__ = ("source", "target", "partitioning", "side_output")
@@ -375,7 +428,7 @@ class StorageTrouble(_message.Message):
     def __init__(self, since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written", "records_read_again", "reads")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -400,6 +453,8 @@ class JobStatus(_message.Message):
     EDGES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_READ_FIELD_NUMBER: _ClassVar[int]
     RECORDS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_READ_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -424,7 +479,17 @@ class JobStatus(_message.Message):
     edges: _containers.RepeatedCompositeFieldContainer[EdgeView]
     records_read: int
     records_written: int
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ...) -> None: ...
+    records_read_again: int
+    reads: ReadHistory
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., records_read_again: _Optional[int] = ..., reads: _Optional[_Union[ReadHistory, _Mapping]] = ...) -> None: ...
+
+class ReadHistory(_message.Message):
+    __slots__ = ("unix_ms", "records")
+    UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    unix_ms: _containers.RepeatedScalarFieldContainer[int]
+    records: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, unix_ms: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("kind", "unix_us", "attempt", "checkpoint_id", "token", "text")

@@ -95,6 +95,11 @@ class JobServiceStub:
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.SerializeToString,
                 response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.FromString,
                 _registered_method=True)
+        self.QueryState = channel.unary_unary(
+                '/lockgate.v1.JobService/QueryState',
+                request_serializer=lockgate__proto_dot_v1_dot_job__pb2.QueryStateRequest.SerializeToString,
+                response_deserializer=lockgate__proto_dot_v1_dot_job__pb2.QueryStateResponse.FromString,
+                _registered_method=True)
         self.GetStory = channel.unary_unary(
                 '/lockgate.v1.JobService/GetStory',
                 request_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetStoryRequest.SerializeToString,
@@ -196,6 +201,13 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QueryState(self, request, context):
+        """Reads what operators hold for some keys, all as of one completed checkpoint.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStory(self, request, context):
         """What happened to a job under this leader, here and on its task managers, and what caused what.
         """
@@ -278,6 +290,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.GetCheckpoint,
                     request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.FromString,
                     response_serializer=lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.SerializeToString,
+            ),
+            'QueryState': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryState,
+                    request_deserializer=lockgate__proto_dot_v1_dot_job__pb2.QueryStateRequest.FromString,
+                    response_serializer=lockgate__proto_dot_v1_dot_job__pb2.QueryStateResponse.SerializeToString,
             ),
             'GetStory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStory,
@@ -619,6 +636,33 @@ class JobService:
             '/lockgate.v1.JobService/GetCheckpoint',
             lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointRequest.SerializeToString,
             lockgate__proto_dot_v1_dot_job__pb2.GetCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lockgate.v1.JobService/QueryState',
+            lockgate__proto_dot_v1_dot_job__pb2.QueryStateRequest.SerializeToString,
+            lockgate__proto_dot_v1_dot_job__pb2.QueryStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

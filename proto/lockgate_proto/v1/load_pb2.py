@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clockgate_proto/v1/load.proto\x12\x0blockgate.v1\"\x97\x01\n\x0bSubtaskLoad\x12\x15\n\rbusy_permille\x18\x01 \x01(\x05\x12\x1e\n\x16\x62\x61\x63kpressured_permille\x18\x02 \x01(\x05\x12\x19\n\x11watermark_unix_ms\x18\x03 \x01(\x03\x12\x0e\n\x06lag_ms\x18\x04 \x01(\x03\x12\x15\n\rhas_watermark\x18\x05 \x01(\x08\x12\x0f\n\x07has_lag\x18\x06 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1clockgate_proto/v1/load.proto\x12\x0blockgate.v1\"\xb3\x02\n\x0bSubtaskLoad\x12\x15\n\rbusy_permille\x18\x01 \x01(\x05\x12\x1e\n\x16\x62\x61\x63kpressured_permille\x18\x02 \x01(\x05\x12\x19\n\x11watermark_unix_ms\x18\x03 \x01(\x03\x12\x0e\n\x06lag_ms\x18\x04 \x01(\x03\x12\x15\n\rhas_watermark\x18\x05 \x01(\x08\x12\x0f\n\x07has_lag\x18\x06 \x01(\x08\x12\x17\n\x0f\x62\x61\x63klog_records\x18\x07 \x01(\x03\x12\x15\n\rbacklog_bytes\x18\x08 \x01(\x03\x12\x16\n\x0e\x62\x61\x63klog_splits\x18\t \x01(\x03\x12\x1b\n\x13has_backlog_records\x18\n \x01(\x08\x12\x19\n\x11has_backlog_bytes\x18\x0b \x01(\x08\x12\x1a\n\x12has_backlog_splits\x18\x0c \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lockgate_proto.v1.load_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUBTASKLOAD']._serialized_start=46
-  _globals['_SUBTASKLOAD']._serialized_end=197
+  _globals['_SUBTASKLOAD']._serialized_end=353
 # @@protoc_insertion_point(module_scope)

@@ -226,6 +226,14 @@ class Elections(RuleBasedStateMachine):
     def report_not_leading(self, number: int) -> None:
         self.nodes[number].deliver(m.NotLeading(self.epoch(), 1))
 
+    @rule(number=node, patience_ms=st.sampled_from([1, 100, 1_000]))
+    def report_silent(self, number: int, patience_ms: int) -> None:
+        self.nodes[number].deliver(m.Silent(self.epoch(), 1, patience_ms))
+
+    @rule(number=node)
+    def report_answered(self, number: int) -> None:
+        self.nodes[number].deliver(m.Answered(self.epoch()))
+
     @rule(answer=st.sampled_from(m.ProbeAnswer))
     def answer_probe(self, answer: m.ProbeAnswer) -> None:
         if self.probes:
@@ -234,12 +242,12 @@ class Elections(RuleBasedStateMachine):
 
     @rule(number=node, ahead=st.integers(0, 3))
     def step_down(self, number: int, ahead: int) -> None:
-        self.nodes[number].deliver(m.StepDown("told to", max(0, self.epoch() + 1 - ahead)))
+        self.nodes[number].deliver(m.StepDown("asked to", max(0, self.epoch() + 1 - ahead)))
 
     @rule(number=node, named=st.one_of(st.integers(0, 30), st.sampled_from([2**63 - 2, 2**63 - 1])))
     def name_token(self, number: int, named: int) -> None:
         """Also one that was never granted."""
-        self.nodes[number].deliver(m.TokenSeen("told so", named))
+        self.nodes[number].deliver(m.TokenSeen("named in a message", named))
 
     @rule(number=node)
     def write(self, number: int) -> None:

@@ -77,10 +77,10 @@ def test_rows_without_content_have_a_bound() -> None:
 
 def test_a_batch_that_says_more_rows_than_it_has_bytes_for_is_refused() -> None:
     data = stream(pa.table({"n": np.arange(1000)}))
-    told = data.replace((1000).to_bytes(8, "little"), (10_000).to_bytes(8, "little"))
-    assert told != data
+    claimed = data.replace((1000).to_bytes(8, "little"), (10_000).to_bytes(8, "little"))
+    assert claimed != data
     with pytest.raises(pa.ArrowInvalid):
-        arrow_input.read_stream(told, 10_000)
+        arrow_input.read_stream(claimed, 10_000)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 100, 500, 5_000])

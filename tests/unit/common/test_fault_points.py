@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from lockgate_common.fault_points import VARIABLE, FaultPoints, folder_variable, plant
+from lockgate_common.clock import monotonic_ms, unix_ms, unix_us
+from lockgate_common.fault_points import VARIABLE, FaultPoints, clock_fault, folder_variable, full_fault, plant
+from lockgate_common.storage import locate, write_durably
 
 
 @pytest.fixture
@@ -102,3 +106,30 @@ def test_the_points_of_a_role_end_its_process_like_a_power_cut(role: str) -> Non
             [sys.executable, "-c", program], env={VARIABLE: fault}, capture_output=True, text=True, check=False
         )
         assert (done.stdout, done.returncode) == (printed, code)
+
+
+def test_the_wall_clock_is_off_for_as_long_as_that_is_planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, folder_variable(folder))
+    plant(folder, os.getpid(), clock_fault(-3_600))
+    assert unix_ms() == pytest.approx(time.time() * 1_000 - 3_600_000, abs=60_000)
+    assert unix_us() == pytest.approx(time.time() * 1_000_000 - 3_600_000_000, abs=60_000_000)
+    assert monotonic_ms() == pytest.approx(time.monotonic() * 1_000, abs=60_000), "this one is never off"
+    plant(folder, os.getpid(), None)
+    assert unix_ms() == pytest.approx(time.time() * 1_000, abs=60_000)
+
+
+def test_a_full_storage_leaves_no_file_and_others_are_not_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder, storage = tmp_path / "faults", tmp_path / "storage"
+    folder.mkdir()
+    monkeypatch.setenv(VARIABLE, folder_variable(folder))
+    plant(folder, os.getpid(), full_fault(storage))
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as full:
+        write_durably(locate(str(storage / "chk-1" / "state")), b"state")
+    assert full.value.errno == errno.ENOSPC
+    assert not list(storage.rglob("*state*"))
+    write_durably(locate(str(tmp_path / "storage-2")), b"elsewhere")
+    plant(folder, os.getpid(), None)
+    write_durably(locate(str(storage / "chk-1" / "state")), b"state")
+    assert (storage / "chk-1" / "state").read_bytes() == b"state"

@@ -63,9 +63,9 @@ def without(module: Any, name: str) -> Any:
     ],
 )
 def test_a_changed_internal_is_reported_in_one_sentence(changed: dict[str, Any], what: str) -> None:
-    told = unusable(**changed)
-    assert told.startswith("grpcio ")
-    assert told.endswith(
+    reason = unusable(**changed)
+    assert reason.startswith("grpcio ")
+    assert reason.endswith(
         f"cannot serve lockgate's calls: its {what} is unknown to lockgate; install a tested version:"
         f" pip install 'grpcio{TESTED}'"
     )

@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_json_writes_is_read(value: object) -> None:
+def test_json_reads_its_own_output(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
@@ -40,7 +40,7 @@ def test_deeply_nested_input_is_refused(depth: int, opened: str, closed: str) ->
         parse_json(opened * depth + "1" + closed * depth)
 
 
-def test_what_is_nested_less_deeply_can_be_walked_through() -> None:
+def test_a_value_of_allowed_depth_can_be_walked_through() -> None:
     value = parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     assert json.loads(json.dumps(value)) == value
     assert parse_json(json.dumps([[[]]] * 1_000)) == [[[]]] * 1_000, "many lists are not deep ones"

@@ -1,4 +1,4 @@
-"""Folders that nobody else may enter, and those that are left alone."""
+"""Folders that no other user may enter, and those that are left alone."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_root_as_a_server_takes_no_secret_of_another_user(tmp_path: Path) -> Non
     os.chown(path, 65534, 65534)
     with pytest.raises(SecurityError, match="belongs to the user nobody, so it is not used"):
         load_secret(path, create=True)
-    assert load_secret(path, create=False) == secret  # a client lets nobody in
+    assert load_secret(path, create=False) == secret  # a client grants no access
 
 
 def test_processes_that_start_together_agree_on_one_secret(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ WAIT_S = 120.0
 def test_a_signal_is_handled_although_another_thread_was_interrupted_and_the_main_one_is_blocked(
     number: signal.Signals,
 ) -> None:
-    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
     is_over = threading.Event()
     other = threading.Thread(target=is_over.wait)
     other.start()
     try:
-        with stop_signals(told.put):
+        with stop_signals(received.put):
             later = threading.Timer(0.2, signal.pthread_kill, (other.ident, number))  # when the main one is in get()
             later.start()
-            assert told.get(timeout=WAIT_S) == number
+            assert received.get(timeout=WAIT_S) == number
             later.join()
     finally:
         is_over.set()
@@ -33,11 +33,11 @@ def test_a_signal_is_handled_although_another_thread_was_interrupted_and_the_mai
 
 
 def test_afterwards_the_former_handlers_are_back_and_no_call_is_made() -> None:
-    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with stop_signals(told.put):
+    with stop_signals(received.put):
         os.kill(os.getpid(), signal.SIGINT)
-        assert told.get(timeout=WAIT_S) == signal.SIGINT
+        assert received.get(timeout=WAIT_S) == signal.SIGINT
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert signal.set_wakeup_fd(-1) == -1
-    assert told.empty()
+    assert received.empty()

@@ -298,21 +298,21 @@ def test_the_result_of_another_run_is_not_replaced(place: Place) -> None:
 def test_the_oldest_clean_results_are_forgotten(place: Place) -> None:
     dirty = dataclasses.replace(RESULT, job_key="dirty", ended_unix_ms=0)
     place.records.write_result(place.grant, dirty)
-    told: list[str] = []
+    notified: list[str] = []
 
     def forgetting(keys: tuple[str, ...]) -> None:
-        assert all(place.records.result(key) is not None for key in keys), "told before"
-        told.extend(keys)
+        assert all(place.records.result(key) is not None for key in keys), "notified before"
+        notified.extend(keys)
 
     for number in range(11):
         result = dataclasses.replace(RESULT, job_key=f"k{number:02}", ended_unix_ms=number + 1)
         place.records.write_result(place.grant, result)
         place.records.clean(place.grant, result.job_key, forgetting)
-    assert told == ["k00", "k01"]
+    assert notified == ["k00", "k01"]
     kept = {result.job_key for result in place.records.results()}
     assert "dirty" in kept
     assert "k10" in kept
-    assert not set(told) & kept
+    assert not set(notified) & kept
     assert len(kept) <= 10
 
 

@@ -448,6 +448,134 @@ def test_a_leader_is_not_deposed_by_a_false_report(leading: Driver) -> None:
     assert leading.phase is Phase.LEADING
 
 
+# -- a silent leader --------------------------------------------------------------------------------------------------
+
+PATIENCE_MS = 1_000
+LOOK_MS = 100
+
+
+@pytest.fixture
+def asked(standby: Driver) -> Driver:
+    """The leader sends nothing, so it was asked by a call and challenged."""
+    assert standby(msg.Silent(7, 123, PATIENCE_MS)) == [msg.Challenge(1, 7)]
+    assert standby(msg.Challenged(1, 7, posted=True)) == [msg.WakeAt(standby.now_ms + LOOK_MS)]
+    assert standby(msg.Viewed(1, view(challenged=True), 1)) == [msg.WakeAt(standby.now_ms + LOOK_MS)]
+    return standby
+
+
+def wait_for(drive: Driver, ms: int) -> list[msg.Effect]:
+    """The effects while so much time passes for a process that runs, those that only ask to be woken left out."""
+    found: list[msg.Effect] = []
+    for _ in range(ms // LOOK_MS):
+        found += drive.later(LOOK_MS)
+    return [effect for effect in found if not isinstance(effect, msg.WakeAt)]
+
+
+def test_a_frozen_leader_answers_nothing_and_is_replaced_when_its_patience_ends(asked: Driver) -> None:
+    assert wait_for(asked, PATIENCE_MS - LOOK_MS) == []
+    claim = asked.later(LOOK_MS)
+    assert claim == [msg.Claim(1, MINE.name, 7, 8, True, unanswered=True)]
+    assert claim[0].why == "the leader answers neither calls nor a challenge"  # type: ignore[union-attr]
+    assert asked(msg.Claimed(1, 8))[0] == msg.Granted(LeadershipGrant(8, "me", "5"), 123)
+
+
+def test_a_slow_leader_that_answers_a_call_late_is_kept(asked: Driver) -> None:
+    assert wait_for(asked, PATIENCE_MS - LOOK_MS) == []
+    assert asked(msg.Answered(7)) == []
+    assert wait_for(asked, 10 * PATIENCE_MS) == []
+
+
+def test_a_slow_leader_that_answers_the_challenge_late_is_kept_and_spared(asked: Driver) -> None:
+    assert wait_for(asked, PATIENCE_MS - LOOK_MS) == []
+    assert asked(msg.Viewed(1, view(), 1)) == []
+    assert asked(msg.Silent(7, 124, PATIENCE_MS)) == []
+    assert wait_for(asked, TIMING.spare_ms - LOOK_MS) == []
+    assert wait_for(asked, LOOK_MS) == [msg.Challenge(1, 7)]
+
+
+@pytest.mark.parametrize("answer", [msg.Answered(7), msg.Viewed(1, view(), 1)], ids=["a call", "the challenge"])
+def test_an_answer_while_the_turn_to_claim_is_awaited_keeps_the_leader(joined: Driver, answer: msg.Event) -> None:
+    joined(msg.Viewed(1, view(line=(OLD_LEADER, FIRST, MINE)), 1))
+    joined(msg.Silent(7, 123, PATIENCE_MS), msg.Challenged(1, 7, posted=True))
+    joined(msg.Viewed(1, view(line=(OLD_LEADER, FIRST, MINE), challenged=True), 1))
+    assert wait_for(joined, PATIENCE_MS) == []
+    if isinstance(answer, msg.Viewed):
+        answer = msg.Viewed(1, view(line=(OLD_LEADER, FIRST, MINE)), 1)
+    assert joined(answer) == []
+    assert wait_for(joined, 10 * PATIENCE_MS) == []
+
+
+def test_an_answer_before_the_claim_arrives_refuses_it(asked: Driver) -> None:
+    """The leader has deleted the challenge: the transaction fails, and the view shows why."""
+    wait_for(asked, PATIENCE_MS)
+    assert asked.phase is Phase.CLAIMING
+    assert asked(msg.ClaimFailed(1, msg.ClaimFailure.REFUSED)) == [msg.ReadView(1)]
+    assert asked(msg.Viewed(1, view(), 1)) == []
+    assert wait_for(asked, 10 * PATIENCE_MS) == []
+
+
+def test_time_in_which_the_standby_itself_stood_still_counts_for_little(asked: Driver) -> None:
+    assert asked.later(60_000) == [msg.WakeAt(asked.now_ms + LOOK_MS)]
+    assert wait_for(asked, PATIENCE_MS - 3 * LOOK_MS) == []
+    assert wait_for(asked, LOOK_MS) == [msg.Claim(1, MINE.name, 7, 8, True, unanswered=True)]
+
+
+def test_repeated_reports_of_silence_prolong_nothing(asked: Driver) -> None:
+    for _ in range(PATIENCE_MS // LOOK_MS - 1):
+        assert asked.later(LOOK_MS)[0] == msg.WakeAt(asked.now_ms + LOOK_MS)
+        asked(msg.Silent(7, 124, 10 * PATIENCE_MS))
+    assert wait_for(asked, LOOK_MS) == [msg.Claim(1, MINE.name, 7, 8, True, unanswered=True)]
+
+
+def test_an_open_port_does_not_prove_that_a_silent_leader_lives(asked: Driver) -> None:
+    assert msg.Probe(7, "old:1") in asked(msg.LeaderGone(7, 124))
+    asked(msg.Probed(7, msg.ProbeAnswer.ACCEPTED))
+    assert wait_for(asked, PATIENCE_MS) == [msg.Claim(1, MINE.name, 7, 8, True, unanswered=True)]
+
+
+def test_a_silent_leader_whose_port_refuses_is_dead(asked: Driver) -> None:
+    asked(msg.LeaderGone(7, 124))
+    assert asked(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
+
+
+def test_an_answered_call_of_a_leader_that_cannot_be_reached_again_leaves_the_other_evidence(asked: Driver) -> None:
+    asked(msg.LeaderGone(7, 124), msg.Answered(7))
+    assert asked(msg.Probed(7, msg.ProbeAnswer.REFUSED)) == [msg.Claim(1, MINE.name, 7, 8, True)]
+
+
+def test_a_call_answered_after_an_unanswered_probe_keeps_the_leader(asked: Driver) -> None:
+    asked(msg.LeaderGone(7, 124), msg.Probed(7, msg.ProbeAnswer.NONE), msg.Challenged(1, 7, posted=True))
+    assert asked(msg.Answered(7)) == []
+    assert wait_for(asked, 10 * PATIENCE_MS) == []
+
+
+def test_a_silent_leader_that_could_not_be_challenged_is_kept_until_it_can(standby: Driver) -> None:
+    standby(msg.Silent(7, 123, PATIENCE_MS), msg.Challenged(1, 7, posted=False))
+    assert wait_for(standby, 10 * PATIENCE_MS) == []
+    assert standby(msg.Silent(7, 124, PATIENCE_MS)) == [msg.Challenge(1, 7)]
+
+
+def test_silence_counts_for_nothing_after_a_loss_of_zookeeper(asked: Driver) -> None:
+    asked(msg.Disconnected(1), msg.Connected(1, "5"), msg.Joined(1, MINE.name))
+    assert asked(msg.Viewed(1, view(challenged=True), 1)) == []
+    assert wait_for(asked, 10 * PATIENCE_MS) == []
+
+
+def test_silence_and_answers_of_a_former_leader_do_not_concern_the_next_one(asked: Driver) -> None:
+    newer = dataclasses.replace(LEADER, token=8)
+    asked(msg.Viewed(1, view(newer, epoch=8, challenged=True), 1))
+    assert asked(msg.Silent(7, 1, PATIENCE_MS)) == []
+    assert wait_for(asked, 10 * PATIENCE_MS) == []
+    asked(msg.Silent(8, 1, PATIENCE_MS), msg.Answered(7), msg.Challenged(1, 8, posted=True))
+    assert wait_for(asked, PATIENCE_MS) == [msg.Claim(1, MINE.name, 8, 9, True, unanswered=True)]
+
+
+def test_a_leader_is_not_deposed_by_a_report_of_its_own_silence(leading: Driver) -> None:
+    leading(msg.Viewed(1, my_view(), 1))
+    assert leading(msg.Silent(8, 1, PATIENCE_MS)) == []
+    assert wait_for(leading, 10 * PATIENCE_MS) == []
+
+
 # -- giving up --------------------------------------------------------------------------------------------------------
 
 

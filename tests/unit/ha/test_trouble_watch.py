@@ -15,13 +15,13 @@ REASON = "ZooKeeper at zk:1 speaks TLS only"
 
 
 class Seen:
-    """What each look finds, the last one again and again, and what was told."""
+    """What each look finds, the last one again and again, and what was reported."""
 
     def __init__(self, *found: str) -> None:
         self._found = list(found)
         self.looks: queue.Queue[str] = queue.Queue()
-        self.told: queue.Queue[str] = queue.Queue()
-        self.watch = TroubleWatch(self._look, self.told.put)
+        self.reported: queue.Queue[str] = queue.Queue()
+        self.watch = TroubleWatch(self._look, self.reported.put)
 
     def _look(self) -> str:
         found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
@@ -40,7 +40,7 @@ def test_each_loss_is_reported_but_logged_once_a_minute(caplog: pytest.LogCaptur
     for _ in range(3):
         observe(SessionState.CONNECTED)
         observe(SessionState.SUSPENDED)
-        assert seen.told.get(timeout=WAIT_S) == REASON
+        assert seen.reported.get(timeout=WAIT_S) == REASON
     observe(SessionState.CONNECTED)
     assert caplog.messages == [f"no connection to ZooKeeper: {REASON}"]
 
@@ -51,7 +51,7 @@ def test_a_momentary_observation_is_not_reported() -> None:
     observe = seen.watch.session()
     observe(SessionState.CONNECTED)
     observe(SessionState.SUSPENDED)
-    assert seen.told.get(timeout=WAIT_S) == REASON
+    assert seen.reported.get(timeout=WAIT_S) == REASON
     observe(SessionState.LOST)
 
 
@@ -64,7 +64,7 @@ def test_the_next_session_is_explained_too_and_none_before_the_first_connection(
     observe(SessionState.CONNECTED)
     observe(SessionState.LOST)
     observe = seen.watch.session()
-    assert seen.told.get(timeout=WAIT_S) == REASON
+    assert seen.reported.get(timeout=WAIT_S) == REASON
     observe(SessionState.LOST)
 
 

@@ -48,7 +48,7 @@ def server(tls: TlsFiles) -> Iterator[tuple[str, int]]:
         thread.join(WAIT_S)
 
 
-def test_what_tls_has_taken_off_the_connection_is_seen(tls: TlsFiles, server: tuple[str, int]) -> None:
+def test_data_that_tls_has_already_read_is_seen(tls: TlsFiles, server: tuple[str, int]) -> None:
     """Or else the second of two answers in one record would wait for the next ping."""
     handler = transport(tls)["handler"]
     with handler.create_connection(server, timeout=WAIT_S, hostname="127.0.0.1") as connection:

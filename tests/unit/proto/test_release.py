@@ -41,7 +41,7 @@ FIELD_1000 = b"\xc0\x3e\x01"  # a number in field 1000
         ),
     ],
 )
-def test_two_versions_fit_or_are_told_what_to_do(mine: Release, theirs: Release | None, expected: str) -> None:
+def test_two_versions_fit_or_the_error_says_what_to_do(mine: Release, theirs: Release | None, expected: str) -> None:
     assert release_problem(mine, "this coordinator", theirs, "task manager a") == expected
 
 
