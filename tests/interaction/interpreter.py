@@ -51,8 +51,8 @@ PEERS = {
         "CheckpointIdPersistFailed PersistFailed Recover Recovered RecoveryFailed",
         "storage": "PersistCheckpoint CheckpointPersisted CheckpointPersistFailed DiscardCheckpoint DiscardPending "
         "CleanUp",
-        "leader": "LeaderGone NotLeading Unanswering Probe Probed TriggerReceived CompleteReceived AbortReceived "
-        "CancelRequested BarrierOvertakes CheckpointAborted Report Acknowledge Decline ReportCommitted "
+        "leader": "LeaderGone NotLeading Unanswering Silent Answered Probe Probed TriggerReceived CompleteReceived "
+        "AbortReceived CancelRequested BarrierOvertakes CheckpointAborted Report Acknowledge Decline ReportCommitted "
         "ReportFirstRecord",
         "coordinator": "Granted Revoked LeaderChanged Suspended Resumed StepDown TokenSeen",
         "slots": "RequestSlots ReleaseSlots SlotsOffered SlotsMissing",
@@ -95,7 +95,7 @@ class SteadyRandom(random.Random):
 
 
 class SteadyWorld(World):
-    """Its events follow each other by the mean delays. on_note: hears what processes note for the story."""
+    """Its events follow each other by the mean delays. on_note: is given what processes note for the story."""
 
     def __init__(self, on_note: Callable[[str, str], None]) -> None:
         super().__init__(0)

@@ -16,6 +16,7 @@ import lockgate_common.clock
 import lockgate_ha.elector
 import lockgate_ha.session_store
 from lockgate_coordinator.runtime import (
+    absent_task_managers,
     dispatcher,
     faults,
     job_runner,
@@ -30,6 +31,7 @@ from lockgate_ha import election_messages as m
 from lockgate_ha.elector import Elector
 from lockgate_ha.embedded import EmbeddedConnector
 from lockgate_ha.grant import LeadershipGrant
+from lockgate_ha.leader_failure_detector import Grounds
 from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
 
 from tests.simulation import causes
@@ -40,6 +42,8 @@ from tests.simulation.world import Crash, Fifo, Process, Violation, World, short
 
 CLUSTER = "default"
 FOLLOW_MS = 200
+PATIENCE_MS = 1_000
+"""Of a standby with a leader that sends nothing."""
 SETTINGS = CoordinatorSettings(zookeeper="embedded", storage="sim://storage", cluster=CLUSTER)
 
 
@@ -180,6 +184,13 @@ class SimulatedElector(Elector):
         delay_ms = process.world.delay(0.5, 3) if answer is not m.ProbeAnswer.NONE else process.world.delay(3, 500)
         process.later(delay_ms, lambda: self._queue.put(m.Probed(effect.token, answer)))
 
+    def _claim(self, effect: m.Claim) -> m.Event:
+        former = self._machine.leader
+        answer = super()._claim(effect)
+        if isinstance(answer, m.Claimed) and effect.why == Grounds.MUTE.value and former is not None:
+            self._process.check_mute(former)
+        return answer
+
     def _wake(self, effect: m.WakeAt) -> None:
         self._process.later(effect.at_ms - self._process.world.now_ms, lambda: self._queue.put(m.Tick()))
 
@@ -272,6 +283,7 @@ class SimulatedCoordinator(Process):
             lambda: self.elector.leader,
         )
         self._following = 0
+        self._silent = 0  # token of the leader that was reported as silent
         self.later(0, self.elector.start)
 
     def point(self, label: str) -> None:
@@ -308,9 +320,25 @@ class SimulatedCoordinator(Process):
         other = self._find(leader.address)
         if other is None or self.world.paths.is_apart(self.id, other.id):
             self.elector.report_leader_gone(leader.token)
-        elif not other.is_frozen and (other.dispatcher.term is None or other.dispatcher.term.token != leader.token):
+        elif other.is_frozen:
+            self._silent = leader.token
+            self.elector.report_silent(leader.token, PATIENCE_MS)
+        elif self._silent == leader.token:
+            self._silent = 0
+            self.elector.report_answered(leader.token)
+        elif other.dispatcher.term is None or other.dispatcher.term.token != leader.token:
             self.elector.report_not_leading(leader.token)
         self.later(FOLLOW_MS, lambda: self._follow(leader, number))
+
+    def check_mute(self, former: LeaderRecord) -> None:
+        """This coordinator has replaced a leader that answered nothing: it must have been frozen all the time."""
+        other = self._find(former.address)
+        if other is None or self.world.paths.is_apart(self.id, other.id) or not other.elector.is_connected:
+            return
+        last = self.world.now if other.is_frozen else other.thawed_at
+        awake_ms = self.world.now - last
+        if last - other.frozen_at < PATIENCE_MS - FOLLOW_MS or awake_ms > FOLLOW_MS:
+            self.world.violate(f"{other.name} was replaced as frozen, though it has answered for {awake_ms:.0f} ms")
 
     def crash(self) -> None:
         """See Process: streams break; the session stays until it expires."""
@@ -359,6 +387,7 @@ def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
         (lockgate_common.clock, "time", clock(world)),
         (lockgate_ha.session_store, "time", SimpleNamespace(monotonic=lambda: world.now / 1_000)),
         (task_managers, "probe_tcp", probe_tcp),
+        (absent_task_managers, "probe_tcp", probe_tcp),
         (faults, "point", reached),
         *_watched_runner(world),
         *causes.watched(world),

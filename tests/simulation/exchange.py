@@ -251,19 +251,19 @@ class SimulatedOutput:
         self._world.schedule(self._world.delay(1, 10), lambda: self.receiver_gone("the receiver ended it"))
 
     def receiver_gone(self, reason: str) -> None:
-        """The other end is over; the sender hears of it when the path is open."""
+        """The other end is over; the sender notices it when the path is open."""
         assert self.receiver is not None
         self._world.paths.when_open(self.receiver.id, self.sender.id, lambda: self.break_off(reason))
 
     def break_off(self, reason: str) -> None:
-        """The sender hears that the channel is over."""
+        """The sender is notified that the channel is over."""
         if self._is_open:
             self._broken = f"the channel {self} broke: {reason}"
             self._close()
             self._on_lost(self._broken)
 
     def tell_receiver(self, reason: str) -> None:
-        """The receiver hears that nothing more will come."""
+        """The receiver is notified that nothing more will come."""
         gate, channel, process = self._gate, self._channel, self.receiver
         if gate is not None and process is not None:
             later = partial(process.later, self._world.delay(1, 10), lambda: gate.lost(channel, reason))

@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
     SqlTransform,
     Vertex,
 )
+from lockgate_taskmanager.state.layout import HASH
 
 Record = tuple[int, int, int]  # (partition, sequence, rounds that it still makes in each loop that it comes to)
 Offsets = Mapping[tuple[str, str], int]  # (source vertex, split) to how far it was read
@@ -33,7 +34,7 @@ KEYS = 48
 KEY_GROUPS = 16  # few, so that jobs of some dozen records have keys in all of them
 ROUNDS = 3
 _SOURCES = 100  # the partitions of source i count from i times that
-_SCHEMA = pa.schema([(name, pa.int32()) for name in ("partition", "sequence", "rounds")])
+_SCHEMA = pa.schema([*((name, pa.int32()) for name in ("partition", "sequence", "rounds")), (HASH, pa.int64())])
 
 SAME = "SELECT * FROM input"
 SOME = "SELECT * FROM input WHERE sequence % 3 <> 0"
@@ -47,14 +48,15 @@ TRANSFORMS: dict[str, Callable[[Record], tuple[Record, ...]]] = {
 
 
 def table_of(records: list[Record]) -> pa.Table:
-    """Records as they travel."""
+    """Records as they travel, with the hash of their key."""
     columns = zip(*records, strict=True) if records else ((), (), ())
-    return pa.Table.from_arrays([pa.array(column, pa.int32()) for column in columns], schema=_SCHEMA)
+    hashes = pa.array([hash_of(key_of(record)) for record in records], pa.int64())
+    return pa.Table.from_arrays([*(pa.array(column, pa.int32()) for column in columns), hashes], schema=_SCHEMA)
 
 
 def records_of(table: pa.Table) -> list[Record]:
     """And back."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return list(zip(*(column.to_pylist() for column in table.drop_columns([HASH]).columns), strict=True))
 
 
 def key_of(record: Record) -> int:
@@ -62,9 +64,14 @@ def key_of(record: Record) -> int:
     return (record[0] * 31 + record[1] * 7) % KEYS
 
 
+def hash_of(key: int) -> int:
+    """The hash of a key."""
+    return key * 53
+
+
 def key_group_of(key: int) -> int:
     """The key group that a key is in."""
-    return key * 53 % KEY_GROUPS
+    return hash_of(key) % KEY_GROUPS
 
 
 @cache

@@ -34,7 +34,7 @@ class _Link(TaskManagerLink):
 
 
 class ControlStream:
-    """One stream. Each end knows by itself whether it is over: the other end hears of it when the path is open."""
+    """One stream. Each end knows by itself whether it is over: the other end notices it when the path is open."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ControlStream:
         leader: LeaderRecord,
         seen: Callable[[CoordinatorMessage], None],
     ) -> None:
-        """seen: hears what the leader sends, whether or not it arrives."""
+        """seen: is given what the leader sends, whether or not it arrives."""
         self.leader = leader
         self._tm, self._coordinator = tm, coordinator
         self._world = world = tm.world
@@ -119,7 +119,7 @@ class ControlStream:
         dispatcher = self._coordinator.dispatcher
         if isinstance(body, Register):
             self._term = term
-            registration = Registration(message.task_manager_id, body, self.link, message.acknowledged)
+            registration = Registration(message.task_manager_id, body, self.link, message.token, message.acknowledged)
             if not dispatcher.tell(term, lambda: term.task_managers.register(registration)):
                 self.link.close(grpc.StatusCode.UNAVAILABLE, "it does not lead any more")
         elif self._term is not None:

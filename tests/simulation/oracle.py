@@ -63,6 +63,7 @@ class Oracle:
         self._shaped: set[AttemptId] = set()
         self._shape: dict[str, Counter[str]] = {}  # job key to vertex to parallelism, as deployed last
         self.rescales = 0
+        self.moved = 0  # records in flight that were deployed at another parallelism, once for each subtask
         self._stops: dict[str, int] = {}  # job key to savepoint
         self._savepoints: dict[str, dict[str, int]] = {key: {} for key in jobs}  # job key to request id to savepoint
         self._cancelled: set[str] = set()
@@ -277,7 +278,7 @@ class Oracle:
         self._allowed.setdefault(key, set()).add(widths)
 
     def acknowledged_shape(self, key: str, widths: Widths) -> None:
-        """It was told that they are from now on: only what is asked for later may replace it."""
+        """It was notified that they are from now on: only what is asked for later may replace it."""
         self._allowed[key] = {widths}
         self._acknowledged_at[key] = self.attempts[key]
 
@@ -290,15 +291,16 @@ class Oracle:
         if is_new and not any(all(found[name] == width for name, width in item) for item in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")
         self._shaped.add(deploy.attempt)
+        self.moved += sum(channel.rows for state in deploy.restore for channel in state.channels if channel.moved)
         self.rescales += self._shape.setdefault(key, found) != found
         self._shape[key] = found
 
     def acknowledged_stop(self, key: str, savepoint: int) -> None:
-        """A client was told that the job ends with this savepoint."""
+        """A client was answered that the job ends with this savepoint."""
         self._stops[key] = savepoint
 
     def acknowledged_savepoint(self, key: str, savepoint: int, request_id: str) -> None:
-        """A client was told that it has this savepoint: it is the same however often it asks, whoever leads."""
+        """A client was answered that it has this savepoint: it is the same however often it asks, whoever leads."""
         known = self._savepoints[key].setdefault(request_id, savepoint)
         if known != savepoint:
             self._world.violate(f"[4] {request_id} of {key} was answered with savepoints {known} and {savepoint}")

@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.state.chains import Chain, Chains
 from lockgate_taskmanager.task.program import (
     AtWork,
+    Backlog,
     Batch,
     DataError,
     Emission,
@@ -224,7 +225,11 @@ class Program:
         """A consistent copy of everything: what is stored as it is by operator, and keyed state."""
         return (), None
 
-    def commit(self, checkpoint_id: int) -> None: ...
+    def commit(self, checkpoint_id: int) -> bool:  # noqa: ARG002
+        return False
+
+    def backlog(self) -> Backlog:
+        return Backlog()
 
     def counters(self) -> tuple[OperatorCounters, ...]:
         return (OperatorCounters(self.operators[0], self.records_in, self.records_out),)
@@ -306,7 +311,7 @@ class SourceProgram(Program):
 
 
 class SinkProgram(Program):
-    """Base of programs that end in a sink: seals a transaction at each barrier, commits it when told."""
+    """Base of programs that end in a sink: seals a transaction at each barrier, commits it when notified."""
 
     def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
         super().__init__(process, context, model)
@@ -322,11 +327,13 @@ class SinkProgram(Program):
         """Ends the open transaction."""
         self.pending.append(Transaction(self.job, self.vertex.id, checkpoint_id, self.me, self.attempt, rows))
 
-    def commit(self, checkpoint_id: int) -> None:
-        for transaction in [checkpoint for checkpoint in self.pending if checkpoint.checkpoint_id <= checkpoint_id]:
+    def commit(self, checkpoint_id: int) -> bool:
+        due = [checkpoint for checkpoint in self.pending if checkpoint.checkpoint_id <= checkpoint_id]
+        for transaction in due:
             self.make_visible(transaction)
             self.host.point("after a transaction is shown")
             self.pending.remove(transaction)
+        return bool(due)
 
     def make_visible(self, transaction: Transaction) -> None:
         """Commits one transaction; idempotent."""

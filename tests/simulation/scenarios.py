@@ -51,6 +51,7 @@ def random_scenario(seed: int) -> Scenario:
         death=0.01 if unlucky else 0.0,
         repetition=0.1 if choice.random() < 0.5 else 0.0,
         quiet_after_ms=6_000,
+        batch_ms=(0, 0, 5, 20)[seed % 4],
     )
     return Scenario(
         seed,
@@ -70,6 +71,8 @@ def quiet_scenario(seed: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
 
 
 RESCALE = ((350.0, Order(3)), (600.0, Order(1)))
+RESCALE_COUNT = ((350.0, Order(3, ("count",))), (600.0, Order(1, ("count",))))
+"""Of the keyed vertex only: records in flight to it can be moved, those to the ledger cannot."""
 STOP = ((250.0, Order()),)
 DRAIN = ((250.0, Order(drain=True)),)
 SAVEPOINT_THEN_STOP = ((235.0, Order(savepoint=True)), (250.0, Order()))
@@ -136,11 +139,39 @@ def silent_scenario(seed: int) -> Scenario:
     return Scenario(seed, task_managers=choice.choice((2, 3)), faults=faults)
 
 
+def double_death_scenario(seed: int) -> Scenario:
+    """Leader and task manager die at once; nothing else happens. There are spare slots."""
+    at = random.Random(seed).uniform(350, 600)
+    faults = ((at, "kill_leader"), (at, "kill_task_manager"))
+    return Scenario(seed, task_managers=3, faults=faults, reattach=True)
+
+
+def dying_leaders_scenario(seed: int) -> Scenario:
+    """One leader after the other is killed, most of them while they take over; nothing else happens."""
+    choice = random.Random(seed)
+    at, faults = choice.uniform(300, 500), []
+    for _ in range(20):
+        faults.append((at, "kill_leader"))
+        at += choice.uniform(5, 250)
+    return Scenario(seed, coordinators=5, faults=tuple(faults), reattach=bool(seed % 2))
+
+
+def slow_leader_scenario(seed: int) -> Scenario:
+    """The leader stands still again and again, for a shorter time than it is given to answer; nothing else happens."""
+    choice = random.Random(seed)
+    return Scenario(seed, faults=tuple((at + choice.uniform(0, 300), "doze_leader") for at in (50.0, 950.0, 1_850.0)))
+
+
+def stunned_leader_scenario(seed: int) -> Scenario:
+    """The leader is frozen, for a shorter time than its session lasts; nothing else happens."""
+    return Scenario(seed, faults=((random.Random(seed).uniform(350, 600), "stun_leader"),), reattach=True)
+
+
 def flaky_scenario(seed: int) -> Scenario:
     """Control streams break again and again, and whatever may be said twice often is."""
     choice = random.Random(seed)
     faults = tuple((choice.uniform(0, 1_500), "break_stream") for _ in range(25))
-    return Scenario(seed, faults=faults, plan=TaskPlan(repetition=0.3, quiet_after_ms=6_000))
+    return Scenario(seed, faults=faults, plan=TaskPlan(repetition=0.3, quiet_after_ms=6_000, batch_ms=seed % 2 * 10))
 
 
 def storage_scenario(seed: int) -> Scenario:

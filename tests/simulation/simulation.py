@@ -21,7 +21,7 @@ from lockgate_proto.messages import (
     SubmitResponse,
 )
 
-from tests.simulation.coordinator import SimulatedCoordinator, installed
+from tests.simulation.coordinator import FOLLOW_MS, PATIENCE_MS, SimulatedCoordinator, installed
 from tests.simulation.exchange import Exchange
 from tests.simulation.job import SimulatedJob
 from tests.simulation.network import ControlStream
@@ -91,8 +91,9 @@ class Step:
 class Outcome:
     """attempts: at most, of a healthy job. points, task_manager_points: steps that coordinators and task managers have
     taken. in_flight: records in the channel states of completed checkpoints. ended: how each job did. rescales:
-    attempts of another shape than the one before. digest: of the whole story; the same seed gives the same. steps,
-    task_manager_steps: one for each point, when no process was to die or freeze at one.
+    attempts of another shape than the one before. moved: records in flight that were deployed in such. digest: of the
+    whole story; the same seed gives the same. steps, task_manager_steps: one for each point, when no process was to die
+    or freeze at one.
     """
 
     points: int
@@ -102,6 +103,7 @@ class Outcome:
     grants: int
     in_flight: int
     rescales: int
+    moved: int
     ended: tuple[str, ...]
     task_manager_points: int
     digest: int
@@ -201,6 +203,7 @@ class Run:
             self.grants,
             in_flight,
             self.oracle.rescales,
+            self.oracle.moved,
             tuple(job_result.outcome for key in self.jobs if (job_result := self.oracle.result(key)) is not None),
             self.task_manager_points,
             world.digest,
@@ -379,6 +382,19 @@ class Run:
         if leader is not None:
             self._kill(leader, self.world.delay(100, 3_000))
 
+    def interrupt_leader(self) -> None:
+        """SIGKILL of the leader in the middle of its messages: the last ones have not gone to one task manager."""
+        leader = self._leader()
+        if leader is not None:
+            self.world.paths.cut(leader.id, self.world.random.choice(sorted(self.task_managers)), 60)
+            self.world.schedule(50, lambda: self._kill(leader, 1_000) if leader.is_alive else None)
+
+    def kill_coordinators(self) -> None:
+        """SIGKILL of all of them; they are started again after three seconds."""
+        for coordinator in list(self.coordinators.values()):
+            if coordinator.is_alive:
+                self._kill(coordinator, 3_000)
+
     def kill_standby(self) -> None:
         """SIGKILL of a coordinator that does not lead."""
         leader = self._leader()
@@ -404,6 +420,21 @@ class Run:
             self.world.note(leader.name, f"freezes for {duration_ms:.0f} ms")
             leader.freeze()
             self._supersede(leader, duration_ms, self.world.chance(0.3))
+            self.world.schedule(duration_ms, leader.thaw)
+
+    def doze_leader(self) -> None:
+        """The leader is slow: it stands still for a moment, and answers late."""
+        self._stop_leader(self.world.delay(50, PATIENCE_MS - 2 * FOLLOW_MS))
+
+    def stun_leader(self) -> None:
+        """SIGSTOP of the leader, and SIGCONT before its session ends."""
+        self._stop_leader(self.world.delay(2_000, 3_000))
+
+    def _stop_leader(self, duration_ms: float) -> None:
+        leader = self._leader()
+        if leader is not None and not leader.is_frozen:
+            self.world.note(leader.name, f"freezes for {duration_ms:.0f} ms")
+            leader.freeze()
             self.world.schedule(duration_ms, leader.thaw)
 
     def usurp_leader(self) -> None:

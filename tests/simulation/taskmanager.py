@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
     PrepareJob,
     Register,
     Registered,
+    ReportBatch,
     SplitsDiscovered,
     StateHandle,
     SubtaskEffort,
@@ -45,6 +46,8 @@ from lockgate_taskmanager.runtime import (
     wiring,
 )
 from lockgate_taskmanager.runtime.deployments import DeployedAttempt, Deployments
+from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
+from lockgate_taskmanager.runtime.report_batches import ALONE, REPORTS, Company, ReportBatches
 from lockgate_taskmanager.runtime.stories import Stories
 
 from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
@@ -52,6 +55,7 @@ from tests.simulation.network import ControlStream
 from tests.simulation.programs import SimulatedPrograms
 from tests.simulation.storage import Outputs, SimulatedBackend, Storage
 from tests.simulation.subtask import SimulatedExecutor, SimulatedSubtask, clock
+from tests.simulation.takeover import TakeoverOracle
 from tests.simulation.world import Crash, Process, World, short
 
 HEARTBEAT_MS = 500
@@ -59,7 +63,7 @@ MEASURED_MS = 100
 """Between two heartbeats where one of the task managers is slow: the jobs do not last long."""
 SILENCE_MS = 3_000
 SLOTS = 2
-REPEATABLE = (SubtaskReport, AcknowledgeCheckpoint, CheckpointCommitted, SplitsDiscovered)
+REPEATABLE = (SubtaskReport, AcknowledgeCheckpoint, CheckpointCommitted, SplitsDiscovered, ReportBatch)
 """Messages of a task manager that may arrive twice."""
 SAID_AGAIN = (
     Deploy,
@@ -78,7 +82,8 @@ LATE_MS = 1_500.0
 class TaskPlan:
     """How often things go wrong inside task managers, until `quiet_after_ms`; which one is slow, empty for none.
 
-    refusing: key of a job whose ledgers refuse every record.
+    refusing: key of a job whose ledgers refuse every record. leader_grace_ms: see LeaderGrace. batch_ms: how long
+    reports wait for each other, as those of a large job do; 0: they do not.
     """
 
     snapshot_failure: float = 0.0
@@ -88,6 +93,8 @@ class TaskPlan:
     quiet_after_ms: float = 0.0
     slow: str = ""
     refusing: str = ""
+    leader_grace_ms: int = 600_000
+    batch_ms: int = 0
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -150,14 +157,19 @@ class SimulatedTaskManager(Process):
         )
         self.deployments.world = world
         exchange.processes[self.address] = self
+        self.takeover = TakeoverOracle(world, self.name)
         self._connect, self._on_crash, self._reached = connect, on_crash, reached
         self._leader: LeaderRecord | None = None
         self.stream: ControlStream | None = None
         self._pause_ms = 10.0
         self._is_connecting = False
         self._session: Session[Any] = Session()
+        self._batches = ReportBatches()
+        self._takes_batches = False
         self._beats = 0
         self._heard = world.now
+        self._is_registered = False  # with a leader, over the present stream
+        self._leader_grace = LeaderGrace(plan.leader_grace_ms)
         self._beat_ms = MEASURED_MS if plan.slow else HEARTBEAT_MS
         self._worked: dict[SubtaskId, int] = {}  # beats in which it was at work
         self.later(self._beat_ms, self._send_heartbeats)
@@ -194,7 +206,7 @@ class SimulatedTaskManager(Process):
             self._dial(self._pause_ms)
             self._pause_ms = min(self._pause_ms * 2, 500)
             return
-        self._heard = self.world.now
+        self._heard, self._takes_batches = self.world.now, False
         running, progress = self.deployments.running(), self.deployments.progress()
         self._send(Register(self.address, SLOTS, self.pid, running, self.address, progress))
         for sequence, body in self._session.unacknowledged():
@@ -203,21 +215,39 @@ class SimulatedTaskManager(Process):
     def stream_ended(self, stream: ControlStream) -> None:
         """The stream is over, from either side."""
         if self.stream is stream:
-            self.stream = None
+            self.stream, self._is_registered = None, False
             self._dial(self._pause_ms)
             self._pause_ms = min(self._pause_ms * 2, 500)
 
     def _accepts_token(self, token: int) -> bool:
         if not self.tokens.observe(token):
             return False
-        self._session.enter(token)
+        if self._session.enter(token):
+            self._batches = ReportBatches()
         return True
 
-    def report(self, body: Any) -> None:
-        """To the leader, now or over the next stream to the same one."""
-        self._send(body, self._session.send(body))
+    def report(self, body: Any, company: Company = ALONE) -> None:
+        """To the leader, now or over the next stream to the same one. As ControlClient.send."""
+        company = Company(company.here, self.plan.batch_ms)
+        if not (company.wait_ms and self._takes_batches and isinstance(body, REPORTS)):
+            self._send_batch()
+            self._send(body, self._session.send(body))
+        elif self._batches.add(body, 100, company, self.world.now_ms):
+            self._send_batch()
+        else:
+            self.later(company.wait_ms, self._send_due)
         if self.world.current is self:
             self.point(f"said {type(body).__name__}")
+
+    def _send_due(self) -> None:
+        due_ms = self._batches.next_due_ms()
+        if due_ms is not None and due_ms <= self.world.now_ms:
+            self._send_batch()
+
+    def _send_batch(self) -> None:
+        if self._batches:
+            body = self._batches.take()
+            self._send(body, self._session.send(body))
 
     def _send(self, body: Any, sequence: int = 0) -> None:
         self.world.note(self.name, f"says {short(body)}" if self.stream else f"cannot say {short(body)}")
@@ -233,6 +263,9 @@ class SimulatedTaskManager(Process):
 
     def _send_heartbeats(self) -> None:
         self._beats += 1
+        if self._leader_grace.is_over(self._is_registered, self.world.now_ms):
+            self.world.note(self.name, "has been without a leader for too long")
+            self.deployments.cancel_all("no leader")
         if self.stream is not None:
             counters = tuple(
                 replace(counter, effort=self._effort(counter.subtask))
@@ -266,9 +299,12 @@ class SimulatedTaskManager(Process):
             return
         self._heard = self.world.now
         self._pause_ms = 10.0
+        if isinstance(message.body, Registered):
+            self._is_registered, self._takes_batches = True, message.body.takes_batches
         is_new = self._session.receive(message.sequence, message.acknowledged)
         if is_new and not isinstance(message.body, Registered | Heartbeat):
             self.world.note(self.name, f"hears {short(message.body)} under token {message.token}")
+            self.takeover.heard(message.body, message.token)
             self._do(message.body)
             if isinstance(message.body, SAID_AGAIN) and self.plan.repeats(self.world):
                 self.later(
@@ -333,7 +369,7 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
     def executor(*arguments: Any, **options: Any) -> SimulatedExecutor:
         return SimulatedExecutor(*arguments, process=process(), **options)
 
-    def backend(_: Any, directory: str, prefix: str) -> SimulatedBackend:
+    def backend(_: Any, directory: str, prefix: str, __: str) -> SimulatedBackend:
         return SimulatedBackend(process().storage, directory, prefix)
 
     def load(handle: StateHandle) -> pa.Buffer:

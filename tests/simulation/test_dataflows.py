@@ -1,7 +1,7 @@
 """Random dataflows on the whole simulated cluster, under random faults, against one thread that follows each record.
 
-The same examples in every run. LOCKGATE_TEST_SIMULATION_DATAFLOWS=N draws N others of each mode, shrinks what fails,
-and Hypothesis says how to see it again.
+The same examples in every run, with LOCKGATE_TEST_SHARE a third of them. LOCKGATE_TEST_SIMULATION_DATAFLOWS=N draws
+N others of each mode, shrinks what fails, and Hypothesis says how to see it again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from lockgate_proto.loops import loops
 from lockgate_proto.messages import CheckpointMode
 
+from tests.share import SHARE
 from tests.simulation.dataflows import scenarios
 from tests.simulation.simulation import Outcome, Scenario, simulate
 
@@ -44,7 +45,10 @@ MODES = {
 def test_a_dataflow_under_faults_has_the_result_of_one_thread(mode: str) -> None:
     seen: Counter[str] = Counter()
 
-    @SETTINGS
+    # Of 17 jobs, those that stop the world may not show all that is wanted below.
+    share = 1 if EXAMPLES or mode == "stop the world" else min(SHARE, 3)
+
+    @settings(SETTINGS, max_examples=SETTINGS.max_examples // share)
     @given(scenarios(*MODES[mode]))
     def holds(scenario: Scenario) -> None:
         outcome = simulate(scenario)
@@ -53,8 +57,9 @@ def test_a_dataflow_under_faults_has_the_result_of_one_thread(mode: str) -> None
     holds()
     wanted = {"several attempts", "several leaders", "a rescale", "several sources", "several ways", "a broadcast"}
     wanted |= set() if mode == "at least once" else {"a loop"}
-    wanted |= {"a log"} if mode in ("aligned", "unaligned") else set()
-    wanted |= {"records in flight"} if mode == "unaligned" else set()
+    if SHARE == 1:  # these are rare
+        wanted |= {"a log"} if mode in ("aligned", "unaligned") else set()
+        wanted |= {"records in flight", "records that are moved"} if mode == "unaligned" else set()
     assert wanted <= set(seen), f"it never saw {wanted - set(seen)}: {seen}"
 
 
@@ -71,5 +76,6 @@ def _happened(scenario: Scenario, outcome: Outcome) -> list[str]:
         "a loop": has_loop,
         "a log": has_loop and outcome.in_flight > 0,
         "records in flight": not has_loop and outcome.in_flight > 0,
+        "records that are moved": outcome.moved > 0,
     }
     return [name for name, is_so in found.items() if is_so]

@@ -1,4 +1,4 @@
-"""Schedules that no run before has tried. LOCKGATE_TEST_SIMULATION_SECONDS says for how long."""
+"""Schedules that no run before has tried. LOCKGATE_TEST_SIMULATION_SECONDS is their processor time."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from lockgate_coordinator.graph.slots import SlotEffect, SlotEvent, SlotPool, SlotsGranted, SlotsRequested
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import SHARE
@@ -24,11 +25,14 @@ from tests.simulation.scenarios import (
     DRAIN,
     ORDERS,
     RESCALE,
+    RESCALE_COUNT,
     STOP,
     at_points,
     broken_writes_scenario,
     cancelled_scenario,
     damaged_scenario,
+    double_death_scenario,
+    dying_leaders_scenario,
     flaky_scenario,
     ordered_scenario,
     points_of_interest,
@@ -40,8 +44,10 @@ from tests.simulation.scenarios import (
     sick_scenario,
     silent_scenario,
     slow_among_faults,
+    slow_leader_scenario,
     slow_scenario,
     storage_scenario,
+    stunned_leader_scenario,
 )
 from tests.simulation.simulation import Outcome, Scenario, Step, simulate
 from tests.simulation.world import Violation
@@ -135,6 +141,13 @@ def test_unaligned_snapshots_of_a_pressed_job_hold_records_in_flight() -> None:
     assert sum(simulate(quiet_scenario(seed, CheckpointMode.UNALIGNED)).in_flight for seed in range(10)) > 100
 
 
+def test_a_pressed_job_is_rescaled_with_its_records_in_flight() -> None:
+    quiet = [quiet_scenario(seed, CheckpointMode.UNALIGNED) for seed in range(10)]
+    outcomes = [simulate(replace(scenario, orders=RESCALE_COUNT)) for scenario in quiet]
+    assert sum(outcome.moved for outcome in outcomes) > 100
+    assert {outcome.ended for outcome in outcomes} == {("FINISHED",)}
+
+
 def test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "usurp", stride=SHARE):
         _hold(scenario, "quiet")
@@ -143,6 +156,18 @@ def test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless() -> No
 def test_a_leader_that_sleeps_through_its_session_at_any_step_is_harmless() -> None:
     for scenario in at_points(BASE_SEED, "freeze", stride=2 * SHARE):
         _hold(scenario, "quiet")
+
+
+def test_a_slow_leader_that_answers_late_is_kept() -> None:
+    for seed in range(20):
+        outcome = _hold(slow_leader_scenario(seed), "slow-leader", attempts=1)
+        assert outcome.grants == 1
+
+
+def test_a_frozen_leader_is_replaced_before_its_session_ends_and_writes_nothing_when_it_goes_on() -> None:
+    outcomes = [_hold(stunned_leader_scenario(seed), "stunned-leader") for seed in range(20)]
+    assert sum(outcome.grants == 2 for outcome in outcomes) >= 15, "some jobs are over before"
+    assert all(outcome.sim_ms < 4_000 for outcome in outcomes if outcome.grants == 2), "the session has not ended"
 
 
 def test_a_quiet_run_needs_one_attempt_and_one_leader() -> None:
@@ -189,6 +214,32 @@ def test_a_dead_leader_restarts_nothing_of_a_job_that_can_be_adopted() -> None:
     ]
     assert sum(outcome.attempts == 1 and outcome.grants > 1 for outcome in outcomes) >= 15
     assert all(outcome.attempts <= 2 for outcome in outcomes)
+
+
+def test_leaders_that_are_killed_one_after_the_other_hold_no_healthy_job_back() -> None:
+    outcomes = [_hold(dying_leaders_scenario(seed), "dying-leaders") for seed in range(SEEDS // 15)]
+    assert any(outcome.grants > 5 for outcome in outcomes)
+
+
+def test_a_job_does_not_wait_for_a_task_manager_that_died_with_the_leader() -> None:
+    waits: list[int] = []
+    handle = SlotPool.handle
+
+    def watched(self: SlotPool, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
+        if isinstance(event, SlotsRequested) and event.running_grace_ms:
+            begun[0] = now_ms
+        found = handle(self, event, now_ms)
+        if begun[0] and any(isinstance(effect, SlotsGranted) for effect in found):
+            waits.append(now_ms - begun[0])
+            begun[0] = 0
+        return found
+
+    for seed in range(20):
+        begun = [0]
+        with mock.patch.object(SlotPool, "handle", watched):
+            _hold(double_death_scenario(seed), "double-death")
+    assert len(waits) >= 15, "some jobs are over before"
+    assert max(waits) < 500, "not even as long as for a restart"
 
 
 @contextmanager
@@ -244,7 +295,7 @@ def test_a_problem_of_one_job_restarts_no_other() -> None:
         _hold(sick_scenario(seed), "sick", attempts=1)
 
 
-def test_of_two_jobs_under_one_key_one_is_accepted() -> None:
+def test_one_of_two_jobs_under_a_key_is_accepted() -> None:
     for seed in range(SEEDS // 15):
         _hold(rivals_scenario(seed), "rivals")
 

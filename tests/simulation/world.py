@@ -36,6 +36,7 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_frozen = False
+        self.frozen_at = self.thawed_at = 0.0  # the last time
         self.backlog: deque[Call] = deque()
 
     def later(self, delay_ms: float, call: Call) -> None:
@@ -49,11 +50,13 @@ class Process:
 
     def freeze(self) -> None:
         """SIGSTOP."""
+        if not self.is_frozen:
+            self.frozen_at = self.world.now
         self.is_frozen = True
 
     def thaw(self) -> None:
         """SIGCONT: what has piled up is handled at once, in order."""
-        self.is_frozen = False
+        self.is_frozen, self.thawed_at = False, self.world.now
         waiting, self.backlog = self.backlog, deque()
         for call in waiting:
             self.later(0, call)

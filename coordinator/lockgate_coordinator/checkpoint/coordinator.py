@@ -110,12 +110,6 @@ class CheckpointCoordinator:
         return self._next_id - 1
 
     @property
-    def in_doubt(self) -> int:
-        """How many checkpoints may have begun since the restore point, under any leader."""
-        restored = self.completed.restore_point
-        return self.newest_begun_id - (restored.checkpoint_id if restored is not None else 0)
-
-    @property
     def storage_trouble(self) -> StorageTrouble | None:
         """Since when and why nothing was made durable, if the storage is the cause."""
         trouble = self._failures.trouble
@@ -238,7 +232,7 @@ class CheckpointCoordinator:
         if full := self._savepoints.refusal(self.completed.savepoint_count if is_clients else 0):
             return [AnswerSavepoint(name, error=full)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
-        self._savepoints.add(Waiting(name, now_ms + timeout_ms, event.kind, event.ends_for))
+        self._savepoints.add(Waiting(name, now_ms + timeout_ms, event.kind, event.ends_for, event.may_overtake))
         if event.ends_for is not None:
             self.final.wanted(event.ends_for, now_ms)
         return []
@@ -272,6 +266,7 @@ class CheckpointCoordinator:
             completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
             places=self._places,
         )
+        begun.must_align = request is not None and not request.may_overtake
         self._pending.add(begun)
         return [PersistCheckpointId(checkpoint_id)]
 
@@ -306,8 +301,8 @@ class CheckpointCoordinator:
     def _may_overtake(self, pending: PendingCheckpoint) -> bool:
         """Savepoints are for other shapes of the job, and nothing is in flight when every input has ended."""
         is_unaligned = self._setting.options.mode is CheckpointMode.UNALIGNED
-        asked_for = pending.request_id is not None or pending.kind is CheckpointKind.SAVEPOINT or pending.terminal
-        return is_unaligned and not asked_for
+        must_wait = pending.must_align or pending.kind is CheckpointKind.SAVEPOINT or pending.terminal
+        return is_unaligned and not must_wait
 
     def _trigger(self, pending: PendingCheckpoint) -> CheckpointTriggered:
         unix_ms = pending.triggered_ms + self._setting.unix_offset_ms

@@ -79,13 +79,15 @@ class SavepointRequested:
     timeout_ms: counted from now, waiting in the queue and for the next attempt included; 0 means the job's checkpoint
     timeout.
     kind: CHECKPOINT for one that only has to be taken now and is subsumed like any other. ends_for: what the attempt
-    ends for after it, so that no other checkpoint may follow; None when the attempt continues.
+    ends for after it, so that no other checkpoint may follow; None when the attempt continues. may_overtake: a
+    CHECKPOINT of a job in the mode UNALIGNED may hold records in flight.
     """
 
     request_id: str
     timeout_ms: int = 0
     kind: CheckpointKind = CheckpointKind.SAVEPOINT
     ends_for: Purpose | None = None
+    may_overtake: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class PendingCheckpoint:
         self.deadline_ms = deadline_ms
         self.completed_id = completed_id
         self.turn_at_ms: int | None = None  # when an aligned one that has taken too long turns unaligned
+        self.must_align = False  # what it was requested for needs a snapshot without records in flight
         self.unaligned = False
         self.triggered_ms = 0
         self.collected_ms = 0

@@ -18,12 +18,16 @@ MAX_SAVEPOINTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One request. deadline_ms: for all of it, the time in the queue included. ends_for: see SavepointRequested."""
+    """One request. deadline_ms: for all of it, the time in the queue included.
+
+    ends_for, may_overtake: see SavepointRequested.
+    """
 
     request_id: str
     deadline_ms: int
     kind: CheckpointKind
     ends_for: Purpose | None = None
+    may_overtake: bool = False
 
 
 class SavepointQueue:

@@ -54,6 +54,9 @@ MOST: Mapping[_Field, float] = {
     (m.SlidingWindow, "size_ms"): MAX_DURATION_MS,
     (m.SlidingWindow, "slide_ms"): MAX_DURATION_MS,
     (m.SlidingWindow, "offset_ms"): MAX_DURATION_MS,
+    (m.CumulatingWindow, "size_ms"): MAX_DURATION_MS,
+    (m.CumulatingWindow, "step_ms"): MAX_DURATION_MS,
+    (m.CumulatingWindow, "offset_ms"): MAX_DURATION_MS,
     (m.SessionWindow, "gap_ms"): MAX_DURATION_MS,
     (m.Window, "allowed_lateness_ms"): MAX_DURATION_MS,
     (m.IntervalJoin, "lower_ms"): MAX_DURATION_MS,
@@ -64,6 +67,7 @@ MOST: Mapping[_Field, float] = {
     (m.SocketSource, "port"): _MAX_INT32,  # see validate_operator
     (m.PythonSource, "poll_interval_ms"): _MAX_INT32,
     (m.KafkaSource, "poll_interval_ms"): _MAX_INT32,
+    (m.JobGraph, "standby_replicas"): _MAX_INT32,  # see validate_options
     (m.CheckpointOptions, "interval_ms"): MAX_DURATION_MS,
     (m.CheckpointOptions, "timeout_ms"): MAX_DURATION_MS,
     (m.CheckpointOptions, "min_pause_ms"): MAX_DURATION_MS,

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.messages import (
     AggregateFunction,
     JobGraph,
     KeyedAggregate,
     Operator,
     PythonTransform,
+    RecordFunction,
     SqlTransform,
     Vertex,
 )
 
+_TRANSFORMS = (SqlTransform, PythonTransform, RecordFunction)
 _ADDING = (AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVG)
 
 
@@ -36,17 +39,17 @@ def added_up(graph: JobGraph) -> Iterator[tuple[str, str]]:
 
 def _takers(graph: JobGraph, vertices: dict[str, Vertex], vertex: Vertex) -> list[Vertex]:
     """The vertices that receive the rows of `vertex` directly, or through transforms only."""
-    found: list[Vertex] = []
+    found, edges = list[Vertex](), record_edges(graph)
     more, seen = [vertex.id], {vertex.id}
     while more:
         source = more.pop()
-        for edge in graph.edges:
+        for edge in edges:
             if edge.source != source or edge.target in seen or edge.side_output:
                 continue
             seen.add(edge.target)
             target = vertices[edge.target]
             found.append(target)
-            if all(isinstance(operator.kind, SqlTransform | PythonTransform) for operator in target.operators[:1]):
+            if all(isinstance(operator.kind, _TRANSFORMS) for operator in target.operators[:1]):
                 more.append(target.id)
     return found
 

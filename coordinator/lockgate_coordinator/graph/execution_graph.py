@@ -59,6 +59,8 @@ class ExecutionGraph:
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._slots = slots
+        self._used = tuple(sorted({slot.task_manager_id for slot in self._place.values()}))
+        self._is_used = frozenset(self._used)
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
@@ -87,11 +89,12 @@ class ExecutionGraph:
 
     def runs_on(self, subtask: SubtaskId | None, task_manager_id: str) -> bool:
         """True when the id names a subtask of this attempt, and it is placed there."""
-        return subtask is not None and self.owns(subtask) and self.task_manager_of(_key(subtask)) == task_manager_id
+        key = self.key_of(subtask)
+        return key is not None and self._place[key].task_manager_id == task_manager_id
 
     def uses(self, task_manager_id: str) -> bool:
         """True when a subtask is placed there."""
-        return any(slot.task_manager_id == task_manager_id for slot in self._place.values())
+        return task_manager_id in self._is_used
 
     def advance(self, subtask: SubtaskId, phase: Phase, now_ms: int) -> bool:
         """Moves a subtask of this attempt forward. False for a report that is late or repeated."""
@@ -149,7 +152,7 @@ class ExecutionGraph:
 
     def task_managers(self) -> tuple[str, ...]:
         """Every task manager that has a subtask, sorted."""
-        return tuple(sorted({slot.task_manager_id for slot in self._place.values()}))
+        return self._used
 
     def source_task_managers(self) -> tuple[str, ...]:
         """Every task manager that has a subtask of a source vertex, sorted: where checkpoints are triggered."""

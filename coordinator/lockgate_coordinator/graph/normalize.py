@@ -20,10 +20,12 @@ from lockgate_proto.messages import (
     FixedDelayRestart,
     GeneratorSource,
     JobGraph,
+    JobRecord,
     KafkaSink,
     KafkaSource,
     KafkaStart,
     KafkaWriteMode,
+    LeaderFailover,
     MemoryBackend,
     NoRestart,
     Operator,
@@ -52,6 +54,8 @@ DEFAULT_ROCKSDB_BYTES = 128 * 1024 * 1024
 DEFAULT_EXPONENTIAL = ExponentialRestart(
     initial_ms=50, max_ms=10_000, multiplier=2.0, jitter=0.2, reset_after_ms=30_000
 )
+DEFAULT_FAILOVER = LeaderFailover.LEADER_FAILOVER_REATTACH
+"""Of new jobs. It is stored in their records: jobs that were submitted before it was the default keep theirs."""
 DEFAULT_DELAY_MS = 1_000
 DEFAULT_FAILURES = 3
 DEFAULT_FAILURE_INTERVAL_MS = 60_000
@@ -69,6 +73,13 @@ def normalize(graph: JobGraph) -> JobGraph:
         state_backend=_state_backend(graph.state_backend or StateBackend()),
         straggler_replacement=_stragglers(graph.straggler_replacement),
     )
+
+
+def of_record(graph: JobGraph, record: JobRecord) -> JobGraph:
+    """`normalize`, with the defaults that were in force when the job was submitted."""
+    unset = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
+    failover = record.leader_failover if unset else graph.leader_failover
+    return replace(normalize(graph), leader_failover=failover)
 
 
 def _vertex(vertex: Vertex) -> Vertex:

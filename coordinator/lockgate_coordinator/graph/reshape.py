@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lockgate_proto.messages import JobGraph, VertexParallelism
+from lockgate_proto.messages import JobGraph, ObjectState, Operator, VertexParallelism
+from lockgate_proto.operators import object_state_of
 
 from lockgate_coordinator.graph.validate import validate
 
@@ -41,4 +42,19 @@ def reshape_problems(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> tu
     ]
     if unknown:
         return (f"The job has no vertex '{unknown[0]}'; it has {', '.join(names)}.",)
-    return tuple(validate(reshape(graph, listed)))
+    reshaped = reshape(graph, listed)
+    pairs = zip(graph.vertices, reshaped.vertices, strict=True)
+    changed = [before for before, after in pairs if before.parallelism != after.parallelism]
+    operators = [operator for vertex in changed for operator in vertex.operators]
+    return (*map(_indivisible, filter(_is_indivisible, operators)), *validate(reshaped))
+
+
+def _is_indivisible(operator: Operator) -> bool:
+    return object_state_of(operator) is ObjectState.OBJECT_STATE_FIXED
+
+
+def _indivisible(operator: Operator) -> str:
+    return (
+        f"The state of the object of operator '{operator.id}' cannot be divided among another number of subtasks: let "
+        'snapshot_state() return a list, and give the object the attribute on_rescale = "split" or "union".'
+    )

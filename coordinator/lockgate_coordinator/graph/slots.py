@@ -3,6 +3,9 @@
     free --SlotsRequested--> held by a job --SlotsReleased | SlotsRequested again--> free
       \\____________________________|____________ TaskManagerRemoved ______________> gone
 
+An attempt that an earlier leader has deployed, and that still runs, has a claim on its slots: no other job gets them
+until its own job has asked for slots and got them, or it has ended.
+
 A request that cannot be met waits. Jobs that have run come before those that have not: the slots of a task manager that
 failed are not given to a new job when it is back. Otherwise requests are served in order of arrival, and one that does
 not fit blocks no other, so that a job that is too large for the cluster never stops another.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 
@@ -26,13 +29,26 @@ class SlotOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """An attempt that a new leader may adopt, and the number of slots that it takes on one task manager."""
+
+    job_key: str
+    attempt: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskManagerAdded:
-    """A task manager has registered. The same id again replaces the earlier entry; held slots of it stay held."""
+    """A task manager has registered. The same id again replaces the earlier entry; held slots of it stay held.
+
+    running: what it runs; of no account for jobs that hold slots already.
+    """
 
     task_manager_id: str
     exchange_address: str
     slots: int
     incarnation: str = ""
+    running: tuple[RunningAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +59,19 @@ class TaskManagerRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskManagerEnded:
+    """The process of a task manager that has not registered with this leader has ended: it will not."""
+
+    task_manager_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlotsRequested:
     """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
 
     preferred: the task manager wanted for slot i, "" where there is none; empty for a job that has never run.
-    grace_ms: wait so long for preferred ones that are not registered yet. avoided: see effects.RequestSlots.
+    grace_ms: wait so long for preferred ones that are not registered yet. For the other fields see
+    effects.RequestSlots.
     """
 
     job_key: str
@@ -56,6 +80,18 @@ class SlotsRequested:
     preferred: tuple[str, ...] = ()
     grace_ms: int = 0
     avoided: tuple[str, ...] = ()
+    running_attempt: int = 0
+    running_grace_ms: int = 0
+    addresses: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """What a task manager still ran is over there, or is none of a job's that this leader knows."""
+
+    task_manager_id: str
+    job_key: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +106,15 @@ class TimePassed:
     """A grace period may have ended."""
 
 
-SlotEvent = TaskManagerAdded | TaskManagerRemoved | SlotsRequested | SlotsReleased | TimePassed
+SlotEvent = (
+    TaskManagerAdded
+    | TaskManagerRemoved
+    | TaskManagerEnded
+    | SlotsRequested
+    | SlotsReleased
+    | AttemptEnded
+    | TimePassed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +160,16 @@ class SlotCount:
 class _Waiting:
     request: SlotsRequested
     grace_until_ms: int
+    attempt_until_ms: int
+    wanted: frozenset[str]  # preferred task managers
+    absent: set[str] = field(default_factory=set)  # those of them that may still register
+    doubtful: set[str] = field(default_factory=set)  # those that are, without a claim of the attempt
     reported: tuple[int, int] | None = None
+
+    @property
+    def until_ms(self) -> int:
+        """When it need not wait for its own task managers any more: sooner if its attempt certainly cannot go on."""
+        return self.grace_until_ms if self.doubtful else self.attempt_until_ms
 
 
 @dataclass(slots=True)
@@ -125,33 +178,57 @@ class _TaskManager:
     incarnation: str
     slots: int
     held: dict[str, int] = field(default_factory=dict)  # job key to number of slots
+    claims: dict[str, RunningAttempt] = field(default_factory=dict)  # by job key, of jobs that hold none
 
     @property
     def free(self) -> int:
-        return max(0, self.slots - sum(self.held.values()))
+        taken = sum(self.held.values()) + sum(claim.slots for claim in self.claims.values())
+        return max(0, self.slots - taken)
 
 
 class SlotPool:
-    """All slots of the task managers that are registered with this leader. Pure."""
+    """All slots of the task managers that are registered with this leader. Pure.
+
+    Sums over all task managers are kept: a registration costs the same in a large cluster.
+    """
 
     def __init__(self) -> None:
         self._task_managers: dict[str, _TaskManager] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._free = 0
+        self._held: dict[str, dict[str, int]] = {}  # by job key: task manager id to number of slots
+        self._claims: dict[str, dict[str, int]] = {}  # the same of claims
+        self._claimed: dict[str, int] = {}  # by job key: the sum of its claims
 
     def handle(self, event: SlotEvent, now_ms: int) -> list[SlotEffect]:
         """The one entrance. Returns grants and shortages, in the order in which requests are served."""
         match event:
-            case TaskManagerAdded(name, address, slots, incarnation):
+            case TaskManagerAdded(name, address, slots, incarnation, running):
                 known = self._task_managers.get(name)
                 held = known.held if known is not None else {}
-                self._task_managers[name] = _TaskManager(address, incarnation, slots, held)
+                claims = {claim.job_key: claim for claim in running if not self._held.get(claim.job_key)}
+                self._enter(name, _TaskManager(address, incarnation, slots, held, claims))
             case TaskManagerRemoved(name):
-                self._task_managers.pop(name, None)
+                self._enter(name, None)
+                self._end_attempts_on(name)
+            case TaskManagerEnded(name):
+                if name not in self._task_managers:
+                    for waiting in self._end_attempts_on(name):
+                        waiting.absent.discard(name)
             case SlotsReleased(job_key):
                 self._forget(job_key)
-            case SlotsRequested(job_key, grace_ms=grace_ms):
+                self._drop_claims(job_key)
+            case SlotsRequested(job_key, grace_ms=grace_ms, running_grace_ms=running_grace_ms):
                 self._forget(job_key)
-                self._waiting[job_key] = _Waiting(event, now_ms + grace_ms)
+                until = (now_ms + grace_ms, now_ms + max(grace_ms, running_grace_ms))
+                self._waiting[job_key] = waiting = _Waiting(event, *until, frozenset(event.preferred) - {""})
+                for name in waiting.wanted:
+                    self._note(name, waiting)
+            case AttemptEnded(name, job_key, attempt):
+                task_manager = self._task_managers.get(name)
+                claim = task_manager.claims.get(job_key) if task_manager is not None else None
+                if claim is not None and claim.attempt == attempt:
+                    self._leave(name, job_key)
             case TimePassed():
                 pass
             case _:
@@ -168,7 +245,12 @@ class SlotPool:
     @property
     def free_slots(self) -> int:
         """Slots that no job holds."""
-        return sum(task_manager.free for task_manager in self._task_managers.values())
+        return self._free
+
+    def free_on(self, task_manager_id: str) -> int:
+        """Free slots of one task manager; 0 for one that is not registered."""
+        known = self._task_managers.get(task_manager_id)
+        return known.free if known is not None else 0
 
     def spares(self, job_key: str) -> tuple[SlotCount, ...]:
         """Task managers with free slots that the job would get if it requested its slots again with some of these.
@@ -182,40 +264,95 @@ class SlotPool:
 
     def held_by(self, job_key: str) -> dict[str, int]:
         """Task manager id to the number of slots that the job holds there."""
-        return {
-            name: task_manager.held[job_key]
-            for name, task_manager in self._task_managers.items()
-            if task_manager.held.get(job_key)
-        }
+        return dict(self._held.get(job_key, {}))
+
+    def _enter(self, name: str, task_manager: _TaskManager | None) -> None:
+        """Replaces the entry of a task manager, or removes it (None), and keeps the sums."""
+        known = self._task_managers.get(name)
+        if known is not None:
+            self._free -= known.free
+            for job_key in known.held:
+                del self._held[job_key][name]
+            for job_key in known.claims:
+                self._claimed[job_key] -= self._claims[job_key].pop(name)
+        if task_manager is not None:
+            self._task_managers[name] = task_manager
+            self._free += task_manager.free
+            for job_key, count in task_manager.held.items():
+                self._held.setdefault(job_key, {})[name] = count
+            for job_key, claim in task_manager.claims.items():
+                self._claims.setdefault(job_key, {})[name] = claim.slots
+                self._claimed[job_key] = self._claimed.get(job_key, 0) + claim.slots
+        else:
+            self._task_managers.pop(name, None)
+        for waiting in self._waiting.values():
+            if name in waiting.wanted:
+                self._note(name, waiting)
+
+    def _note(self, name: str, waiting: _Waiting) -> None:
+        """Notes whether a preferred task manager is registered, and whether the job's attempt still runs there."""
+        known, request = self._task_managers.get(name), waiting.request
+        waiting.absent.discard(name)
+        waiting.doubtful.discard(name)
+        if known is None:
+            waiting.absent.add(name)
+            return
+        claim = known.claims.get(request.job_key)
+        if claim is None or claim.attempt != request.running_attempt:
+            waiting.doubtful.add(name)
+
+    def _leave(self, name: str, job_key: str) -> None:
+        """The job neither holds nor claims slots of this task manager any more."""
+        known = self._task_managers[name]
+        held = {key: count for key, count in known.held.items() if key != job_key}
+        claims = {key: claim for key, claim in known.claims.items() if key != job_key}
+        self._enter(name, replace(known, held=held, claims=claims))
+
+    def _end_attempts_on(self, task_manager_id: str) -> list[_Waiting]:
+        """The jobs that prefer it: their attempts cannot go on, whoever registers."""
+        found = [waiting for waiting in self._waiting.values() if task_manager_id in waiting.wanted]
+        for waiting in found:
+            waiting.attempt_until_ms = waiting.grace_until_ms
+        return found
 
     def _forget(self, job_key: str) -> None:
+        """Withdraws its request, and releases its slots. A job that holds slots has no claims."""
         self._waiting.pop(job_key, None)
-        for task_manager in self._task_managers.values():
-            task_manager.held.pop(job_key, None)
+        for name in self.held_by(job_key):
+            self._leave(name, job_key)
+        self._held.pop(job_key, None)
+
+    def _drop_claims(self, job_key: str) -> None:
+        for name in tuple(self._claims.get(job_key, ())):
+            self._leave(name, job_key)
+        self._claims.pop(job_key, None)
+        self._claimed.pop(job_key, None)
 
     def _serve(self, now_ms: int) -> list[SlotEffect]:
         effects: list[SlotEffect] = []
         kept = 0  # for jobs that have run and wait for their own task managers
         for job_key, waiting in sorted(self._waiting.items(), key=lambda item: not item[1].request.preferred):
-            request = waiting.request
-            free = self.free_slots if request.preferred else max(0, self.free_slots - kept)
+            request, claimed = waiting.request, self._claimed.get(job_key, 0)
+            free = self.free_slots + claimed if request.preferred else max(0, self.free_slots - kept)
             if free < request.count:
                 numbers = (free, len(self._task_managers))
                 if waiting.reported != numbers:
                     waiting.reported = numbers
                     effects.append(SlotsShort(job_key, request.request, *numbers))
-            elif now_ms >= waiting.grace_until_ms or self._registered(request.preferred):
+            elif now_ms >= waiting.until_ms or not waiting.absent:
                 del self._waiting[job_key]
+                self._drop_claims(job_key)
                 effects.append(SlotsGranted(job_key, request.request, self._allocate(request)))
             else:
-                kept += request.count
-        graces = [waiting.grace_until_ms for waiting in self._waiting.values() if waiting.grace_until_ms > now_ms]
+                kept += max(0, request.count - claimed)
+        graces = [waiting.until_ms for waiting in self._waiting.values() if waiting.until_ms > now_ms]
         if graces:
             effects.append(WakePool(min(graces)))
         return effects
 
-    def _registered(self, names: Sequence[str]) -> bool:
-        return all(name in self._task_managers for name in names if name)
+    def awaits(self, task_manager_id: str) -> bool:
+        """Whether a job waits for this task manager to register."""
+        return any(task_manager_id in waiting.absent for waiting in self._waiting.values())
 
     def _allocate(self, request: SlotsRequested) -> tuple[SlotOffer, ...]:
         """Slots for one request that fits: the preferred places first, the rest spread evenly."""
@@ -250,8 +387,9 @@ class SlotPool:
                 heapq.heappop(waiting)
 
     def _hold(self, name: str, job_key: str) -> str:
-        held = self._task_managers[name].held
-        held[job_key] = held.get(job_key, 0) + 1
+        known = self._task_managers[name]
+        known.held[job_key] = self._held.setdefault(job_key, {})[name] = known.held.get(job_key, 0) + 1
+        self._free -= 1  # only free slots are taken
         return name
 
 

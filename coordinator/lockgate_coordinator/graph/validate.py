@@ -17,11 +17,13 @@ from lockgate_proto.messages import (
     Partitioning,
     SocketSource,
     Vertex,
+    WindowProcess,
 )
 from lockgate_proto.operators import is_keyed, is_sink, is_source, kind_of
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM, bound_problems
 from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.validate_broadcast import broadcast_problems
 from lockgate_coordinator.graph.validate_event_time import event_time_problems
 from lockgate_coordinator.graph.validate_join import join_edge_problems
 from lockgate_coordinator.graph.validate_loops import loop_problems
@@ -47,6 +49,7 @@ def validate(graph: JobGraph) -> tuple[str, ...]:
         *event_time_problems(graph),
         *side_output_problems(graph),
         *join_edge_problems(graph),
+        *broadcast_problems(graph),
         *loop_problems(graph),
         *option_problems(graph),
     )
@@ -152,7 +155,7 @@ def _connection_problems(graph: JobGraph) -> Iterator[str]:
             yield f"Vertex '{vertex.id}' ends with sink '{last.id}', but an edge leaves it; nothing leaves a sink."
         if not is_sink(last) and not outputs:
             yield f"The records of vertex '{vertex.id}' are not used: add a sink or an edge."
-        if isinstance(first.kind, KeyedAggregate | KeyedProcess | Deduplicate):
+        if isinstance(first.kind, KeyedAggregate | KeyedProcess | WindowProcess | Deduplicate):
             yield from _keyed_input_problems(first, first.kind.keys, inputs)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.event_times import ANY_TIME_AHEAD
 from lockgate_proto.messages import (
+    CumulatingWindow,
     EventTime,
     FileSource,
     IntervalJoin,
@@ -19,21 +21,27 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Vertex,
     Window,
+    WindowProcess,
 )
-from lockgate_proto.operators import is_source
+from lockgate_proto.operators import is_source, kind_of
 from lockgate_proto.reserved import is_reserved
 
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS
 
 MAX_PANES = 10_000
+MAX_STEPS = 1_500
+"""Of a cumulating window: a day in minutes fits. Each step adds up all panes before it, and has a row for each key."""
 
 
 def event_time_problems(graph: JobGraph) -> Iterator[str]:
     """Every problem of the positions of event time operators, as sentences. graph: normalized."""
     for vertex in graph.vertices:
         yield from _place_problems(graph, vertex)
-        if vertex.operators and window_of(vertex) is not None:
-            yield from _upstream_problems(graph, vertex, "Aggregate", "has windows", "none would ever close")
+        window = window_of(vertex) if vertex.operators else None
+        if window is not None and not window.processing_time:
+            kind = kind_of(vertex.operators[0])
+            assert kind is not None
+            yield from _upstream_problems(graph, vertex, kind.called, "has windows", "none would ever close")
         elif vertex.operators and isinstance(vertex.operators[0].kind, IntervalJoin):
             yield from _upstream_problems(
                 graph, vertex, "Join", "goes by event time", "every record would be kept forever"
@@ -62,7 +70,15 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
     if window is None:
         return
     yield from _shape_problems(window)
-    if not window.event_time.strip():
+    if window.processing_time:
+        if window.event_time.strip():
+            yield f"has windows of processing time with the event time '{window.event_time}': choose one of them."
+        if window.allowed_lateness_ms:
+            yield (
+                f"has windows of processing time with allowed_lateness_ms {window.allowed_lateness_ms}: no record is "
+                "late there, so it must be 0."
+            )
+    elif not window.event_time.strip():
         yield "has a window but no event time: name the column, or give an SQL expression."
     if not 0 <= window.allowed_lateness_ms <= MAX_DURATION_MS:
         yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: it must be between 0 and {MAX_DURATION_MS}."
@@ -71,14 +87,41 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
             yield f"has a key or result named '{name}', which is a column of every window: choose another name."
 
 
+def contents_problems(process: WindowProcess) -> Iterator[str]:
+    """The problems of the windows of a function; the caller puts the operator's name in front."""
+    window = process.window
+    if window is None:
+        yield "calls a function for windows but has none: choose tumbling, sliding or cumulating."
+        return
+    if isinstance(window.kind, SessionWindow):
+        yield (
+            "calls a function for session windows, which is not possible, because a record may join two of them: "
+            "aggregate sessions, or use a process function with a timer."
+        )
+        return
+    yield from _shape_problems(window)
+    if window.processing_time:
+        yield "calls a function for windows of processing time: only windows of event time keep their records."
+    elif not window.event_time.strip():
+        yield "has a window but no event time: name the column, or give an SQL expression."
+    if window.allowed_lateness_ms:
+        yield (
+            f"calls a function once for each window and has allowed_lateness_ms {window.allowed_lateness_ms}: it must "
+            "be 0; wait longer for late records with out_of_orderness_ms."
+        )
+
+
 def _shape_problems(window: Window) -> Iterator[str]:
     kind = window.kind
     if kind is None:
-        yield "has a window without a kind: choose tumbling, sliding or session."
+        yield "has a window without a kind: choose tumbling, sliding, cumulating or session."
         return
     if isinstance(kind, SessionWindow):
         if not 1 <= kind.gap_ms <= MAX_DURATION_MS:
             yield f"has session windows with a gap of {kind.gap_ms} ms: it must be between 1 and {MAX_DURATION_MS}."
+        return
+    if isinstance(kind, CumulatingWindow):
+        yield from _cumulating_problems(kind)
         return
     slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
     for name, value in (("size", kind.size_ms), ("slide", slide)):
@@ -97,6 +140,28 @@ def _shape_problems(window: Window) -> Iterator[str]:
         )
     if not 0 <= kind.offset_ms < (kind.size_ms if isinstance(kind, TumblingWindow) else slide):
         yield f"has a window with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the period."
+
+
+def _cumulating_problems(kind: CumulatingWindow) -> Iterator[str]:
+    for name, value in (("size", kind.size_ms), ("step", kind.step_ms)):
+        if not 1 <= value <= MAX_DURATION_MS:
+            yield f"has cumulating windows with a {name} of {value} ms: it must be between 1 and {MAX_DURATION_MS}."
+            return
+    if kind.size_ms % kind.step_ms:
+        yield (
+            f"has cumulating windows of {kind.size_ms} ms in steps of {kind.step_ms} ms: the size must be a multiple "
+            "of the step."
+        )
+    elif kind.size_ms // kind.step_ms > MAX_STEPS:
+        yield (
+            f"has cumulating windows of {kind.size_ms} ms in steps of {kind.step_ms} ms, which are "
+            f"{kind.size_ms // kind.step_ms} of them: make the step longer, so that there are at most {MAX_STEPS}."
+        )
+    if not 0 <= kind.offset_ms < kind.size_ms:
+        yield (
+            f"has cumulating windows with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the "
+            "size."
+        )
 
 
 def _place_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
@@ -139,12 +204,21 @@ def _is_continuous(operator: Operator) -> bool:
 
 
 def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, outcome: str) -> Iterator[str]:
-    """Sources without event time, which would hold it back forever."""
+    """Sources without event time, which would hold it back forever; those of broadcast state do not."""
     before = {behind.id}
-    while more := {edge.source for edge in graph.edges if edge.target in before} - before:
+    edges = record_edges(graph)
+    while more := {edge.source for edge in edges if edge.target in before} - before:
         before |= more
     for vertex in graph.vertices:
-        if vertex.id not in before or not vertex.operators or not is_source(vertex.operators[0]):
+        if vertex.id not in before or not vertex.operators:
+            continue
+        window = window_of(vertex)
+        if window is not None and window.processing_time:
+            yield (
+                f"{what} '{behind.operators[0].id}' goes by event time, but is behind '{vertex.operators[0].id}', "
+                "whose windows of processing time have results without an event time: use processing time here, too."
+            )
+        if not is_source(vertex.operators[0]):
             continue
         if not any(isinstance(operator.kind, EventTime) for operator in vertex.operators):
             yield (
@@ -154,6 +228,6 @@ def _upstream_problems(graph: JobGraph, behind: Vertex, what: str, why: str, out
 
 
 def window_of(vertex: Vertex) -> Window | None:
-    """The window of the aggregate that a vertex begins with; the vertex has operators."""
+    """The windows of the operator that a vertex begins with; the vertex has operators."""
     kind = vertex.operators[0].kind
-    return kind.window if isinstance(kind, KeyedAggregate) else None
+    return kind.window if isinstance(kind, KeyedAggregate | WindowProcess) else None

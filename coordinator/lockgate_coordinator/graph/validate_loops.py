@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.loops import before, behind, is_feedback, loops, spread_of
 from lockgate_proto.messages import (
     CheckpointMode,
+    Deduplicate,
     Edge,
+    EventTime,
     IntervalJoin,
     JobGraph,
     KeyedAggregate,
+    KeyedProcess,
     Operator,
     Partitioning,
     Vertex,
+    Window,
+    WindowProcess,
 )
-from lockgate_proto.operators import kind_of
+from lockgate_proto.operators import is_sink, is_source, kind_of
 
 _SPREADS = (Partitioning.FORWARD, Partitioning.HASH, Partitioning.REBALANCE)
 
@@ -72,11 +78,8 @@ def _member_problems(graph: JobGraph, members: Sequence[Vertex]) -> Iterator[str
     heads = {edge.target for edge in graph.edges if is_feedback(edge)}
     for vertex in members:
         for operator in vertex.operators:
-            if not _may_circle(operator):
-                yield (
-                    f"Operator '{operator.id}' is in the loop of {', '.join(sorted(names))}: only transforms and "
-                    f"aggregates without windows can be."
-                )
+            if reason := _why_not_inside(operator):
+                yield f"Operator '{operator.id}' is in the loop of {', '.join(sorted(names))}: {reason}."
         if vertex.id in heads and vertex.operators and not _can_head(vertex.operators[0]):
             yield (
                 f"The loop goes back to '{vertex.operators[0].id}', which is not a transform: put one in front of it, "
@@ -88,9 +91,48 @@ def _member_problems(graph: JobGraph, members: Sequence[Vertex]) -> Iterator[str
         yield f"No edge enters the loop of {', '.join(sorted(names))}: it needs an input from outside."
 
 
-def _may_circle(operator: Operator) -> bool:
+def _why_not_inside(operator: Operator) -> str:
+    """Why an operator cannot be in a loop, as the end of a sentence; "" for those that can.
+
+    What is inside emits records in answer to records, and at no other time: the end of the loop is found by rounds in
+    which no record returns, and a record that is emitted later would come back to operators that have ended. Nor does
+    anything inside get event time: a record may return at any age, so no watermark holds on the way back.
+    """
     kind = operator.kind
-    return _can_head(operator) or (isinstance(kind, KeyedAggregate) and kind.window is None)
+    match kind:
+        case KeyedAggregate(window=None) | Deduplicate() | KeyedProcess(without_timers=True):
+            return ""
+        case KeyedAggregate(window=Window(processing_time=True)):
+            return (
+                "its windows emit when the clock has reached their ends, and by then the loop may have been found "
+                "empty and ended; put it behind the loop"
+            )
+        case KeyedAggregate():
+            return (
+                "its windows need a watermark, and none passes through a loop, because a record may return at any age; "
+                "put it in front of the loop"
+            )
+        case KeyedProcess():
+            return (
+                "its function may set timers, and when one fires the loop may have been found empty and ended; use a "
+                "function without on_timer, or put it behind the loop"
+            )
+        case IntervalJoin():
+            return (
+                "it needs a watermark to forget old records, and none passes through a loop; put it in front of the "
+                "loop"
+            )
+        case EventTime():
+            return (
+                "it declares event time, and a watermark does not hold for records that return at any age; declare it "
+                "behind the source"
+            )
+        case _ if is_source(operator):
+            return "it reads from outside, so the loop would not be empty before it ends; put it in front of the loop"
+        case _ if is_sink(operator):
+            return "nothing returns from a sink; put it behind the loop"
+        case _:
+            return "" if _can_head(operator) else "it is not known to emit records only in answer to records"
 
 
 def _can_head(operator: Operator) -> bool:
@@ -101,7 +143,7 @@ def _can_head(operator: Operator) -> bool:
 def _behind_problems(graph: JobGraph, loop: frozenset[str]) -> Iterator[str]:
     """The problems of operators behind a loop. Event time does not pass a loop: the age of its records is unknown."""
     for vertex in graph.vertices:
-        if vertex.id in loop or not loop & before(graph.edges, vertex.id):
+        if vertex.id in loop or not loop & before(record_edges(graph), vertex.id):
             continue
         for operator in vertex.operators:
             if _needs_event_time(operator):
@@ -113,7 +155,9 @@ def _behind_problems(graph: JobGraph, loop: frozenset[str]) -> Iterator[str]:
 
 def _needs_event_time(operator: Operator) -> bool:
     kind = operator.kind
-    return isinstance(kind, IntervalJoin) or (isinstance(kind, KeyedAggregate) and kind.window is not None)
+    if isinstance(kind, KeyedAggregate | WindowProcess):
+        return kind.window is not None and not kind.window.processing_time
+    return isinstance(kind, IntervalJoin)
 
 
 def _name(edge: Edge) -> str:

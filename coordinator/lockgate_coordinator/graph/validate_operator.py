@@ -30,16 +30,19 @@ from lockgate_proto.messages import (
     PythonSink,
     PythonSource,
     PythonTransform,
+    RecordCall,
+    RecordFunction,
     SocketSource,
     SqlSink,
     SqlTransform,
     SqlWriteMode,
     StateShape,
+    WindowProcess,
 )
 from lockgate_proto.reserved import is_reserved
 
 from lockgate_coordinator.graph.bounds import LEAST_RATE, MAX_DURATION_MS
-from lockgate_coordinator.graph.validate_event_time import declaration_problems, window_problems
+from lockgate_coordinator.graph.validate_event_time import contents_problems, declaration_problems, window_problems
 from lockgate_coordinator.graph.validate_join import join_problems
 from lockgate_coordinator.graph.validate_kafka import sink_problems, source_problems
 
@@ -115,6 +118,18 @@ def _function(kind: PythonTransform | ForeachBatchSink) -> Iterator[str]:
         yield "has no function."
 
 
+def _record_function(kind: RecordFunction) -> Iterator[str]:
+    if not kind.function:
+        yield "has no function."
+    if kind.call is RecordCall.RECORD_CALL_UNSPECIFIED:
+        yield "does not say how its function is called: choose MAP, FLAT_MAP or FILTER."
+    elif kind.call is RecordCall.FILTER:
+        if kind.schema.strip():
+            yield "filters records and has a schema: leave it out, because the records stay as they are."
+    elif not kind.schema.strip():
+        yield "needs the schema of what its function returns, for example 'word STRING, n BIGINT'."
+
+
 def _keyed_aggregate(kind: KeyedAggregate) -> Iterator[str]:
     if not kind.keys or not all(kind.keys):
         yield "aggregates by key but names no keys."
@@ -165,6 +180,17 @@ def _keyed_process(kind: KeyedProcess) -> Iterator[str]:
     for state in kind.states:
         for text in _state(state):
             yield f"declares state '{state.name}' {text}"
+
+
+def _window_process(kind: WindowProcess) -> Iterator[str]:
+    if not kind.keys or not all(kind.keys):
+        yield "processes windows by key but names no keys."
+    if not kind.function:
+        yield "has no function."
+    yield from _reserved(kind.keys)
+    if not kind.schema.strip():
+        yield "needs the schema of its function's output, for example 'word STRING, n BIGINT'."
+    yield from contents_problems(kind)
 
 
 def _state(state: DeclaredState) -> Iterator[str]:
@@ -237,10 +263,12 @@ _CHECKS: Mapping[type[Any], Callable[[Any], Iterator[str]]] = {
     GeneratorSource: _generator,
     SqlTransform: _sql,
     PythonTransform: _function,
+    RecordFunction: _record_function,
     EventTime: declaration_problems,
     KeyedAggregate: _keyed_aggregate,
     IntervalJoin: join_problems,
     KeyedProcess: _keyed_process,
+    WindowProcess: _window_process,
     Deduplicate: _deduplicate,
     FileSink: _file_sink,
     SqlSink: _sql_sink,

@@ -16,8 +16,11 @@ from lockgate_proto.messages import (
     FilesystemBackend,
     FixedDelayRestart,
     JobGraph,
+    KafkaSink,
+    KafkaWriteMode,
     MemoryBackend,
     NoRestart,
+    OnError,
     RocksdbBackend,
     StateBackend,
     StragglerReplacement,
@@ -37,6 +40,8 @@ LEAST_WINDOW_MS = 1_000
 MAX_CONCURRENT = 100
 """Checkpoints in flight: each keeps a frozen state in memory until it is stored."""
 
+MAX_REPLICAS = 8
+
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/")
 
 
@@ -48,6 +53,12 @@ def option_problems(graph: JobGraph) -> Iterator[str]:
         yield from _restart(graph.restart.strategy)
     if graph.straggler_replacement is not None:
         yield from _stragglers(graph.straggler_replacement)
+    if not 0 <= graph.standby_replicas <= MAX_REPLICAS:
+        yield (
+            f"The job's standby_replicas is {graph.standby_replicas}: it must be between 0 and {MAX_REPLICAS}, the "
+            f"number of task managers with free slots that keep copies of its newest snapshot."
+        )
+    yield from _at_most_once(graph)
     choice = graph.state_backend or StateBackend()
     backend = choice.backend
     if not 0 <= choice.full_every <= MAX_FULL_EVERY:
@@ -120,6 +131,33 @@ def _checkpoints(options: CheckpointOptions) -> Iterator[str]:
         )
     if options.aligned_timeout_ms > 0 and options.mode is not CheckpointMode.UNALIGNED:
         yield "The checkpoint option aligned_timeout_ms is set: alignments time out only in the mode UNALIGNED."
+
+
+def _at_most_once(graph: JobGraph) -> Iterator[str]:
+    """What would process a record twice, or lose records without a failure."""
+    if graph.checkpoints is None or graph.checkpoints.mode is not CheckpointMode.AT_MOST_ONCE:
+        return
+    if loops(graph):
+        yield (
+            "The job has a loop, and checkpoints at most once: a snapshot holds the records that circulate, and a "
+            "restart would process them again; use EXACTLY_ONCE or UNALIGNED."
+        )
+    if graph.straggler_replacement is not None:
+        yield (
+            "The job replaces stragglers, and checkpoints at most once: each replacement is a restart, which would "
+            "lose records; leave straggler_replacement out."
+        )
+    for operator in (operator for vertex in graph.vertices for operator in vertex.operators):
+        if operator.on_error in (OnError.SKIP, OnError.DEAD_LETTER):
+            yield (
+                f"Operator '{operator.id}' skips records that fail, and the job checkpoints at most once: a batch is "
+                f"run again to find them, so leave on_error out, or filter such records out before."
+            )
+        if isinstance(operator.kind, KafkaSink) and operator.kind.mode is KafkaWriteMode.KAFKA_AT_LEAST_ONCE:
+            yield (
+                f"The sink '{operator.id}' writes at least once, and the job checkpoints at most once: give the sink "
+                f"the mode KAFKA_EXACTLY_ONCE, whose records appear with their checkpoint and only then."
+            )
 
 
 def _restart(strategy: Strategy) -> Iterator[str]:

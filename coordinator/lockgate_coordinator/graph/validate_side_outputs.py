@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from lockgate_proto.messages import (
     Edge,
     JobGraph,
+    ObjectState,
     OnError,
     Operator,
+    RecordForm,
+    RecordFunction,
     Vertex,
 )
-from lockgate_proto.operators import is_sink, is_source, kind_of
+from lockgate_proto.operators import is_sink, is_source, kind_of, object_state_of
 
 from lockgate_coordinator.graph.validate_event_time import window_of
 
@@ -37,6 +40,11 @@ def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> I
         yield f"{name} names dead letters '{operator.dead_letters}', but its on_error is not DEAD_LETTER: choose one."
     if spares and (kind := kind_of(operator)) is not None and not kind.can_skip:
         yield f"{name} cannot leave out single records: {_instead(operator)}."
+    if spares and _is_called_again(operator):
+        yield (
+            f"{name} has an object with state, and is vectorized: it cannot leave out single records, because it would "
+            "be called with the same records again."
+        )
     if operator.on_error is not OnError.DEAD_LETTER:
         return
     if operator.dead_letters == LATE or not _NAME.fullmatch(operator.dead_letters):
@@ -51,6 +59,12 @@ def _operator_problems(graph: JobGraph, vertex: Vertex, operator: Operator) -> I
         )
 
 
+def _is_called_again(operator: Operator) -> bool:
+    kind, state = operator.kind, object_state_of(operator)
+    is_vectorized = isinstance(kind, RecordFunction) and kind.form in (RecordForm.ARROW, RecordForm.PANDAS)
+    return is_vectorized and state is not ObjectState.OBJECT_STATE_UNSPECIFIED
+
+
 def _instead(operator: Operator) -> str:
     """What to do where on_error is not supported."""
     if is_sink(operator):
@@ -63,8 +77,11 @@ def _instead(operator: Operator) -> str:
 def _edge_problems(edge: Edge, source: Vertex) -> Iterator[str]:
     name = f"The edge {edge.source} -> {edge.target}"
     if edge.side_output == LATE:
-        if source.operators and window_of(source) is None:
-            yield f"{name} requests late records, but vertex '{source.id}' does not begin with a windowed aggregate."
+        window = window_of(source) if source.operators else None
+        if source.operators and window is None:
+            yield f"{name} requests late records, but vertex '{source.id}' does not begin with windows."
+        elif window is not None and window.processing_time:
+            yield f"{name} requests late records, but no record is late for the windows of processing time before it."
         return
     if all(operator.dead_letters != edge.side_output for operator in source.operators):
         yield (

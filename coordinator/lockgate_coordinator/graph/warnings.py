@@ -11,6 +11,7 @@ from lockgate_proto.messages import (
     KafkaSink,
     KafkaWriteMode,
     KeyedProcess,
+    MemoryBackend,
     Operator,
     Partitioning,
     SocketSource,
@@ -29,8 +30,10 @@ def warnings(graph: JobGraph) -> tuple[str, ...]:
     return (
         *_lost_records(graph),
         *_repeated_records(graph),
+        *_skipped_records(graph),
         *_shared_ids(graph),
         *_late_timers(graph),
+        *_nothing_to_copy(graph),
         *_nothing_to_compare(graph),
         *_added_twice(graph),
         *_of_a_batch(graph),
@@ -61,6 +64,26 @@ def _repeated_records(graph: JobGraph) -> tuple[str, ...]:
         f"Checkpoints are at least once: after a failure, a rescale or a start from a savepoint {_list(sinks)} may "
         "permanently show duplicate records and totals that are too high. Without checkpoint_mode='at_least_once' "
         "each record counts once.",
+    )
+
+
+def _skipped_records(graph: JobGraph) -> tuple[str, ...]:
+    assert graph.checkpoints is not None
+    if graph.checkpoints.mode is not CheckpointMode.AT_MOST_ONCE:
+        return ()
+    return (
+        "Checkpoints are at most once: a failure loses the records that were read ahead at the last checkpoint, which "
+        "`lockgate job` counts, and a record waits for the next checkpoint before it is processed. Without "
+        "checkpoint_mode='at_most_once' each record counts once.",
+    )
+
+
+def _nothing_to_copy(graph: JobGraph) -> tuple[str, ...]:
+    if not graph.standby_replicas or not isinstance(graph.state_backend and graph.state_backend.backend, MemoryBackend):
+        return ()
+    return (
+        "standby_replicas has no effect with state='memory', whose snapshots have no files to copy: the leader sends "
+        "the state with each restart. Leave it out, or use another state backend.",
     )
 
 

@@ -7,7 +7,7 @@ starts another attempt from the newest completed checkpoint. Until it decides, r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lockgate_proto.messages import (
     AttemptId,
@@ -27,31 +27,16 @@ from lockgate_coordinator.graph.shape import subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.events import Committed, Gone, Report, Reported
 
-MAX_IN_DOUBT = 100
-"""Checkpoints since the newest completed one, each of which has to be aborted on every task manager."""
 MAX_SPLIT_BYTES = 16 << 20
 """Names of the splits that were assigned in the attempt: they have to fit into a message to their lister."""
 
 _RUNS = frozenset({SubtaskPhase.SUBTASK_RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED})
+_ENDS = frozenset({SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_CANCELED})
 _STATES = {
     SubtaskPhase.SUBTASK_PHASE_UNSPECIFIED: "had not started",
     SubtaskPhase.SUBTASK_FAILED: "has failed",
     SubtaskPhase.SUBTASK_CANCELED: "was cancelled",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Doubts:
-    """What else may stand against an adoption. in_doubt: checkpoints begun since the newest completed one."""
-
-    has_orders: bool
-    in_doubt: int
-
-    def problem(self) -> str:
-        """In words; "" for nothing."""
-        if self.has_orders:
-            return "an order of a client is being carried out"
-        return f"{self.in_doubt} checkpoints would have to be aborted" if self.in_doubt > MAX_IN_DOUBT else ""
 
 
 class Adoption:
@@ -60,8 +45,9 @@ class Adoption:
     def __init__(self, graph: JobGraph) -> None:
         self._vertices = frozenset(vertex.id for vertex in graph.vertices)
         self._found: dict[str, AttemptProgress] = {}  # by task manager, of its newest attempt
-        self._phase: dict[tuple[str, SubtaskId], SubtaskPhase] = {}  # in reports, which may come before a registration
-        self._committed: dict[tuple[str, SubtaskId], int] = {}
+        # By task manager, in reports, which may come before a registration.
+        self._phase: dict[str, dict[SubtaskId, SubtaskPhase]] = {}
+        self._committed: dict[str, dict[SubtaskId, int]] = {}
 
     def found(self, task_manager_id: str, progress: AttemptProgress | None) -> None:
         """A task manager has registered and still runs an attempt of the job."""
@@ -73,11 +59,11 @@ class Adoption:
         """A report of a subtask, or that nothing of an attempt runs there any more."""
         match report:
             case Reported(SubtaskReport(SubtaskId() as subtask, phase)) if self._is_possible(subtask):
-                key = (task_manager_id, subtask)
-                self._phase[key] = max(phase, self._phase.get(key, phase))
+                phases = self._phase.setdefault(task_manager_id, {})
+                phases[subtask] = max(phase, phases.get(subtask, phase))
             case Committed(CheckpointCommitted(SubtaskId() as subtask, number)) if self._is_possible(subtask):
-                key = (task_manager_id, subtask)
-                self._committed[key] = max(number, self._committed.get(key, number))
+                committed = self._committed.setdefault(task_manager_id, {})
+                committed[subtask] = max(number, committed.get(subtask, number))
             case Gone(gone=gone):
                 known = self._found.get(task_manager_id)
                 if known is not None and known.attempt == gone.attempt:
@@ -85,9 +71,8 @@ class Adoption:
 
     def lost(self, task_manager_id: str) -> None:
         """Its process has ended, or left."""
-        self._found.pop(task_manager_id, None)
-        self._phase = {key: phase for key, phase in self._phase.items() if key[0] != task_manager_id}
-        self._committed = {key: number for key, number in self._committed.items() if key[0] != task_manager_id}
+        for known in (self._found, self._phase, self._committed):
+            known.pop(task_manager_id, None)
 
     def subtasks(self, attempt: AttemptId, places: Sequence[str]) -> Mapping[SubtaskKey, SubtaskProgress]:
         """How far the subtasks of the attempt are that run where they were placed. places: task manager of slot i."""
@@ -100,14 +85,15 @@ class Adoption:
         }
 
     def problem(
-        self, attempt: AttemptId, places: Sequence[str], graph: JobGraph, slots: Sequence[SlotOffer], doubts: Doubts
+        self, attempt: AttemptId, places: Sequence[str], graph: JobGraph, slots: Sequence[SlotOffer], objection: str
     ) -> str:
         """Why the attempt cannot be adopted, in words; "" when it can.
 
-        places: of the attempt, by slot; slots: those that the job has been granted; graph: normalized.
+        places: of the attempt, by slot; slots: those that the job has been granted; graph: normalized. objection: what
+        else stands against it.
         """
-        if other := doubts.problem():
-            return other
+        if objection:
+            return objection
         for then, slot in zip(places, slots, strict=False):
             if then != slot.task_manager_id:
                 return "a task manager of the attempt is gone" if not then else f"{then} has no slot for it any more"
@@ -123,8 +109,9 @@ class Adoption:
         return "the job has another parallelism now" if len(found) != len(set(wanted)) else ""
 
     def _now(self, task_manager_id: str, attempt: AttemptId, item: SubtaskProgress) -> SubtaskProgress:
-        key = (task_manager_id, SubtaskId(attempt, item.vertex_id, item.subtask))
-        phase, committed_id = self._phase.get(key, item.phase), self._committed.get(key, 0)
+        key = SubtaskId(attempt, item.vertex_id, item.subtask)
+        phase = self._phase.get(task_manager_id, {}).get(key, item.phase)
+        committed_id = self._committed.get(task_manager_id, {}).get(key, 0)
         return replace(item, phase=max(item.phase, phase), committed_id=max(item.committed_id, committed_id))
 
     def _is_possible(self, subtask: SubtaskId) -> bool:
@@ -137,6 +124,11 @@ def _place(places: Sequence[str], index: int) -> str:
 
 def _number(progress: AttemptProgress) -> int:
     return progress.attempt.attempt if progress.attempt is not None else 0
+
+
+def may_go_on(progress: AttemptProgress) -> bool:
+    """Whether no subtask of the attempt has ended on this task manager, so that a new leader may adopt it."""
+    return not any(item.phase in _ENDS for item in progress.subtasks)
 
 
 def is_wanted(graph: JobGraph) -> bool:

@@ -96,6 +96,7 @@ class Attempt:
         self.is_adopted = False  # whether an earlier leader has deployed it
         self._adopted: dict[SubtaskKey, SubtaskProgress] = {}  # until it is taken over
         self._first_record: Emit | None = None
+        self._has_output = False  # records of it are visible in a sink
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
         self._commit_deadline_ms: int | None = None
@@ -104,8 +105,7 @@ class Attempt:
         """Handles reports of its task managers. Reports of other attempts are ignored."""
         match event:  # the frequent ones first
             case Committed(committed):
-                self._on_committed(committed)
-                return []
+                return self._on_committed(committed)
             case Tick():
                 return self._on_tick(now_ms)
             case Reported(report):
@@ -149,22 +149,24 @@ class Attempt:
         for key, known in progress.items():
             self.execution.advance(SubtaskId(self.id, *key), _PHASES[known.phase], now_ms)
             self._committed[key] = known.committed_id
+        self._has_output = any(known.has_output for known in progress.values())
 
-    def take_over(self, metadata: CheckpointMetadata | None, newest_begun_id: int, now_ms: int) -> list[Send]:
+    def take_over(self, metadata: CheckpointMetadata | None, newest_begun_id: int, now_ms: int) -> list[Send | Emit]:
         """The messages to send once the record of the adopted attempt is rewritten.
 
         metadata: the newest completed snapshot, whose completion may not be known everywhere. Those begun after it are
         over: an earlier leader would have had to complete them. Raises SourceStateUnreadable, TooManyPartitions.
         """
         completed_id = metadata.checkpoint_id if metadata is not None else 0
-        sends: list[Send] = []
+        sends: list[Send | Emit] = []
         if metadata is not None and self.took(metadata):
             sends += self.to_all(NotifyCheckpointComplete(self.id, completed_id))
             self.restored_id = -self.id.attempt  # not known, and not that of another attempt
         else:
             self.restored_id = completed_id
-        for number in range(completed_id + 1, newest_begun_id + 1):
-            sends += self.to_all(NotifyCheckpointAborted(self.id, number, "its leader has failed"))
+        if newest_begun_id > completed_id:
+            reason = "its leader has failed"
+            sends += self.to_all(NotifyCheckpointAborted(self.id, newest_begun_id, reason, and_earlier=True))
         restore = redistribute(self._graph, metadata)
         for vertex in source_vertices(self._graph):
             own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
@@ -177,7 +179,8 @@ class Attempt:
             for index in range(vertex.parallelism):
                 sends += self._split_sends(assigner, assigner.running(index))
         self.deployed_ms, self._adopted = now_ms, {}
-        return sends
+        # Clients may have missed this event of the dead leader.
+        return [*sends, self._emit(JobEventKind.FIRST_COMMIT, "")] if self._has_output else sends
 
     def registered(self, name: str, progress: AttemptProgress | None, now_ms: int) -> list[AttemptEffect]:
         """A task manager has registered again, and says how far it is: reports on its last stream may be lost.
@@ -189,7 +192,7 @@ class Attempt:
             subtask = SubtaskId(self.id, item.vertex_id, item.subtask)
             if not self.execution.runs_on(subtask, name):
                 continue
-            self._on_committed(CheckpointCommitted(subtask, item.committed_id))
+            effects += self._on_committed(CheckpointCommitted(subtask, item.committed_id, item.has_output))
             if item.phase in _PHASES:
                 effects += self._on_report(SubtaskReport(subtask, item.phase), now_ms)
         return effects
@@ -268,7 +271,7 @@ class Attempt:
         return []
 
     def _on_lost(self, event: TaskManagerLost) -> list[AttemptEffect]:
-        if event.task_manager_id not in self.execution.task_managers():
+        if not self.execution.uses(event.task_manager_id):
             return []
         name, kind = f"task manager {event.task_manager_id}", JobEventKind.TASK_MANAGER_LOST
         text = f"{name} is lost: {event.reason}"
@@ -294,11 +297,16 @@ class Attempt:
             return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
         return [*self._split_sends(assigner, assigner.found(found, now_ms))]
 
-    def _on_committed(self, committed: CheckpointCommitted) -> None:
+    def _on_committed(self, committed: CheckpointCommitted) -> list[AttemptEffect]:
         subtask = committed.subtask
-        if subtask is not None and self.owns(subtask):
-            key = (subtask.vertex_id, subtask.subtask)
-            self._committed[key] = max(self._committed.get(key, 0), committed.checkpoint_id)
+        if subtask is None or not self.owns(subtask):
+            return []
+        key = (subtask.vertex_id, subtask.subtask)
+        self._committed[key] = max(self._committed.get(key, 0), committed.checkpoint_id)
+        if self._has_output or not committed.has_output:
+            return []
+        self._has_output = True
+        return [self._emit(JobEventKind.FIRST_COMMIT, "")]
 
     def _on_tick(self, now_ms: int) -> list[AttemptEffect]:
         starting = self.deployed_ms is not None and self.running_ms is None

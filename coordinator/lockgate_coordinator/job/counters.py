@@ -15,6 +15,7 @@ from lockgate_proto.messages import (
 )
 
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
+from lockgate_coordinator.job.read_history import ReadRecorder
 
 _COUNTS = tuple(field.name for field in fields(OperatorCounters) if field.name != "operator_id")
 
@@ -43,20 +44,36 @@ class JobCounters:
         self._firsts = frozenset(chain[0].id for vertex, chain in chains.items() if vertex not in entered)
         self._lasts = frozenset(chain[-1].id for vertex, chain in chains.items() if vertex not in left)
         self._latest: dict[SubtaskKey, tuple[OperatorCounters, ...]] = {}
+        self._read = 0  # what the first operators have put out, see `read_and_written`
+        self.reads = ReadRecorder()
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
 
     def restore(self, states: Iterable[SubtaskState]) -> None:
         """Resets the counters to those of the states from which an attempt starts."""
         self._latest = {(state.vertex_id, state.subtask): state.counters for state in states}
+        self._read = sum(map(self.read_in, self._latest.values()))
         self._ahead_reported |= {
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead
         }
 
     def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
         """Takes newer totals of a subtask of the current attempt from a heartbeat."""
+        self._read += self.read_in(report.counters) - self.read_in(self._latest.get(key, ()))
         self._latest[key] = report.counters
         self._ahead.update(counters.operator_id for counters in report.counters if counters.records_ahead)
+
+    def record(self, now_ms: int) -> None:
+        """Remembers what was read up to now, once a second."""
+        self.reads.note(self._read, now_ms)
+
+    def read(self) -> dict[SubtaskKey, int]:
+        """What each source subtask has put out."""
+        return {key: self.read_in(counters) for key, counters in self._latest.items()}
+
+    def read_in(self, counters: Iterable[OperatorCounters]) -> int:
+        """What the source in these counters of one subtask has put out; 0 for a subtask without one."""
+        return sum(counter.records_out for counter in counters if counter.operator_id in self._firsts)
 
     def newly_ahead(self) -> tuple[OperatorStatus, ...]:
         """Operators that have met records too far ahead of the clock, each once."""

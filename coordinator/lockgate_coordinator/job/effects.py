@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
     JobEventKind,
     JobOrders,
     JobResult,
+    KeepCopies,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     PrepareJob,
@@ -50,6 +51,7 @@ ControlBody = (
     | DiscoverSplits
     | AssignSplits
     | PrepareJob
+    | KeepCopies
     | DrainSources
 )
 
@@ -65,7 +67,10 @@ class RequestSlots:
 
     request: rises; returned in SlotsOffered. preferred: the task manager wanted for slot i, best effort, "" for any.
     grace_ms: how long to wait for preferred task managers that are not registered yet. avoided: task managers whose
-    slots are used only by slots that prefer them, as long as others have any.
+    slots are used only by slots that prefer them, as long as others have any. running_attempt: may be adopted where it
+    still runs, 0 for none; running_grace_ms: how long to wait for them instead, unless one that is registered does not
+    run it, or not any more. addresses: (task manager id, exchange address) of preferred ones; one that refuses
+    connections is not waited for.
     """
 
     request: int
@@ -73,6 +78,9 @@ class RequestSlots:
     preferred: tuple[str, ...] = ()
     grace_ms: int = 0
     avoided: tuple[str, ...] = ()
+    running_attempt: int = 0
+    running_grace_ms: int = 0
+    addresses: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

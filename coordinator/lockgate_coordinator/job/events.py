@@ -253,11 +253,19 @@ class TaskManagerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskManagerReports:
+    """Reports that came together: handled in order, as if each had come alone, before anything follows from them."""
+
+    task_manager_id: str
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """A client cancels the job. Idempotent."""
 
 
-Event = (
+SingleEvent = (
     Recovered
     | RecoveryFailed
     | SlotsOffered
@@ -292,6 +300,16 @@ Event = (
     | Tick
 )
 
+Event = SingleEvent | TaskManagerReports
+
+
+def singles(event: Event) -> tuple[SingleEvent, ...]:
+    """The event itself, or the reports of which it consists."""
+    if isinstance(event, TaskManagerReports):
+        return tuple(TaskManagerReport(event.task_manager_id, report) for report in event.reports)
+    return (event,)
+
+
 __all__ = [
     "Acknowledged",
     "AttemptPersisted",
@@ -319,6 +337,7 @@ __all__ = [
     "Resumed",
     "SavepointDisposed",
     "SavepointRequested",
+    "SingleEvent",
     "SlotOffer",
     "SlotsMissing",
     "SlotsOffered",
@@ -329,5 +348,7 @@ __all__ = [
     "Suspended",
     "TaskManagerLost",
     "TaskManagerReport",
+    "TaskManagerReports",
     "Tick",
+    "singles",
 ]

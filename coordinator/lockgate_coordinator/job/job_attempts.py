@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     AttemptRecord,
     CancelAttempt,
     CheckpointMetadata,
+    CheckpointMode,
     DrainSources,
     EdgeView,
     FailureCause,
@@ -25,11 +26,15 @@ from lockgate_proto.messages import (
     OperatorStatus,
     RecurringFailure,
     SubtaskCounters,
+    SubtaskId,
+    SubtaskReport,
+    TaskManagerAddress,
 )
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
-from lockgate_coordinator.job.adoption import Adoption, Doubts, is_wanted
+from lockgate_coordinator.job.adoption import Adoption, is_wanted
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
@@ -52,6 +57,7 @@ from lockgate_coordinator.job.events import (
 )
 from lockgate_coordinator.job.in_flight import InFlightMisfit
 from lockgate_coordinator.job.provenance import accepted, attempt_of
+from lockgate_coordinator.job.read_again import ReadAgain
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
 from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
@@ -60,7 +66,7 @@ from lockgate_coordinator.job.trace import Starts
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
 _RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
-"""How long a new leader waits for the task managers of the last attempt to register; longer if it may go on there."""
+"""How long a new leader waits for the task managers of the last attempt to register; longer as long as it may go on."""
 
 
 class JobAttempts:
@@ -78,8 +84,12 @@ class JobAttempts:
         self.restarts = 0
         self.is_counted = True  # whether the next attempt counts as a restart
         self.places: tuple[str, ...] = ()  # task manager of slot i in the newest
+        self._addresses: dict[str, str] = {}  # of its task managers
         self.committed_id = 0  # the newest checkpoint known to be committed by every sink of an earlier attempt
         self.counters = JobCounters(graph)
+        mode = graph.checkpoints.mode if graph.checkpoints is not None else None
+        self.read_again = ReadAgain(never=mode is CheckpointMode.AT_MOST_ONCE)
+        self._vertices = frozenset(vertex.id for vertex in graph.vertices)
         self._not_adopted = ""  # why the attempt that runs already was not adopted, "" for nothing
         self.stragglers = Stragglers(graph.straggler_replacement)
         self.is_ending = False  # the job ends: no attempt follows, and failures of the current one do not matter
@@ -88,6 +98,8 @@ class JobAttempts:
         self._at_work = AtWork()
         self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last attempt of earlier leaders
         self._stale_places: set[str] = set()  # where it may still run
+        self._replaced: ExecutionGraph | None = None  # the last attempt of this leader that was torn down
+        self._found_places: tuple[str, ...] = ()  # of the last attempt of earlier leaders
         self._is_known = False  # whether there was one, until `recovered`
         # Until the first attempt of this leader begins.
         self._adoption = Adoption(graph) if is_wanted(graph) else None
@@ -95,14 +107,18 @@ class JobAttempts:
     def recovered(self, last: AttemptRecord, now_ms: int) -> None:
         """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
+        self._addresses = {found.task_manager_id: found.exchange_address for found in last.addresses}
         self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
         self._stale_places = set(last.task_manager_ids) - {""}
+        self._found_places = last.task_manager_ids
         self._is_known = True
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
         """The stored record of the newest attempt."""
-        return AttemptRecord(self.number, self.places, self.token, self.restarts, self.stragglers.moves, failures)
+        found = tuple(TaskManagerAddress(name, address) for name, address in self._addresses.items())
+        moves = self.stragglers.moves
+        return AttemptRecord(self.number, self.places, self.token, self.restarts, moves, failures, found)
 
     def all_run(self) -> list[Emit]:
         """The events when every subtask of the current attempt runs: that, and the first record if it came before."""
@@ -121,26 +137,29 @@ class JobAttempts:
 
     # the next attempt
 
-    def request(self, now_ms: int, grace_ms: int = 0) -> RequestSlots:
-        """Requests slots; answers to earlier requests become stale."""
-        self._request += 1
-        avoided = self.stragglers.avoided(now_ms)
-        return RequestSlots(self._request, slots_needed(self.graph), self.places, grace_ms, avoided)
+    def request(self, now_ms: int, *, is_first: bool = False) -> RequestSlots:
+        """Requests slots; answers to earlier requests become stale.
 
-    @property
-    def recovery_grace_ms(self) -> int:
-        """How long the first request of this leader waits for the places of the last attempt."""
+        is_first: the first request of this leader, which waits for the places of the last attempt.
+        """
+        self._request += 1
+        slots, avoided = slots_needed(self.graph), self.stragglers.avoided(now_ms)
+        if not is_first:
+            return RequestSlots(self._request, slots, self.places, avoided=avoided)
         may_adopt = self._adoption is not None and self._is_known and "" not in self.places
-        return _REATTACH_GRACE_MS if may_adopt else _RESTART_GRACE_MS
+        running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)
+        addresses = tuple(self._addresses.items())
+        return RequestSlots(self._request, slots, self.places, _RESTART_GRACE_MS, avoided, *running, addresses)
 
     def awaits(self, answer: SlotsOffered | SlotsMissing) -> bool:
         """True for an answer to the newest request."""
         return answer.request == self._request
 
-    def begin(self, offer: SlotsOffered, doubts: Doubts, now_ms: int) -> JobState | None:
+    def begin(self, offer: SlotsOffered, objection: str, now_ms: int) -> JobState | None:
         """Begins the next attempt on the granted slots, or adopts the last one of earlier leaders, which still runs.
 
-        Returns the state of the job that follows; None when the offer is stale, or too small.
+        objection: why that one cannot go on, "" for no reason. Returns the state of the job that follows; None when the
+        offer is stale, or too small.
         """
         if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
             return None
@@ -148,18 +167,22 @@ class JobAttempts:
         known, self._not_adopted = None, ""
         if adoption is not None:
             known = adoption.subtasks(self._stale, self.places)
-            self._not_adopted = adoption.problem(self._stale, self.places, self.graph, offer.slots, doubts)
+            self._not_adopted = adoption.problem(self._stale, self.places, self.graph, offer.slots, objection)
         if known is None or self._not_adopted:
             self.restarts += bool(self.number and self.is_counted)
             self.number += 1
         self.is_counted = True
         self.places = tuple(slot.task_manager_id for slot in offer.slots)
+        self._addresses = {slot.task_manager_id: slot.exchange_address for slot in offer.slots}
         attempt = AttemptId(self._record.job_key, self._record.run_id, self.number)
         self.current = Attempt(self.graph, attempt, offer.slots, self.token)
         self._at_work.clear()
         if known is None or self._not_adopted:
             return JobState.DEPLOYING
         self.current.adopt(known, now_ms)
+        for key, item in known.items():
+            if item.counters:
+                self.counters.update(key, SubtaskCounters(SubtaskId(attempt, *key), item.counters))
         return JobState.ADOPTING
 
     def adoption_event(self) -> list[Emit]:
@@ -191,7 +214,9 @@ class JobAttempts:
             sends = self.current.deploy(metadata, directory, now_ms)
         except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
             return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
+        left = self.counters.read()
         self.count_from(metadata)
+        self.read_again.restored(left, self.counters.read())
         replaced_on = self.current.execution.task_managers()
         return [*self.cancel_stale("replaced by a new attempt", replaced_on), *sends]
 
@@ -234,12 +259,40 @@ class JobAttempts:
         return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
 
     def accepted(self, report: TaskManagerReport) -> Report | None:
-        """The valid part of a report: that of the task manager that runs the subtask; later, only the end is valid."""
+        """The valid part of a report: that of the task manager that runs the subtask; later, only the end is valid.
+
+        The last counters of a replaced attempt are taken here.
+        """
+        self._last_words(report)
         if self.current is None:
             if self._adoption is not None:
                 self._adoption.reported(report.task_manager_id, report.report)
             return report.report if isinstance(report.report, Gone) else None
         return accepted(report.report, report.task_manager_id, self.current.execution)
+
+    def _last_words(self, report: TaskManagerReport) -> None:
+        """A subtask of the replaced attempt has ended: takes what it had read, before or after the next is deployed.
+
+        Nothing of a job that ends: its counters are those of its last checkpoint.
+        """
+        if self.is_ending:
+            return
+        match report:
+            case TaskManagerReport(
+                name, Reported(SubtaskReport(SubtaskId(attempt=AttemptId() as attempt) as subtask, counters=counters))
+            ) if counters and self._ran_on(subtask, name):
+                key = (subtask.vertex_id, subtask.subtask)
+                if self.current is None or self.current.deployed_ms is None:
+                    self.counters.update(key, SubtaskCounters(subtask, counters))
+                elif attempt.attempt < self.number:
+                    self.read_again.ended(key, self.counters.read_in(counters))
+
+    def _ran_on(self, subtask: SubtaskId, name: str) -> bool:
+        """Whether the replaced attempt had this subtask on this task manager."""
+        if self._replaced is not None:
+            return self._replaced.runs_on(subtask, name)
+        known = subtask.vertex_id in self._vertices and 0 <= subtask.subtask < len(self._found_places)
+        return known and subtask.attempt == self._stale and self._found_places[subtask.subtask] == name
 
     def is_current(self, report: TaskManagerReport) -> bool:
         """True when the report names the current attempt."""
@@ -257,6 +310,8 @@ class JobAttempts:
             self._at_work.update(key, report)
             if report.load is not None:
                 execution.loaded(key, report.load)
+        if reports:
+            self.counters.record(now_ms)
         effects: list[AttemptEffect | Relocation] = [
             self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
         ]
@@ -284,6 +339,7 @@ class JobAttempts:
         attempt, self.current = self.current, None
         if attempt is None:
             return []
+        self._replaced = attempt.execution
         if newest is not None and not attempt.uncommitted(newest):
             self.committed_id = newest.checkpoint_id
         return attempt.cancel(reason, lost)
@@ -301,7 +357,7 @@ class JobAttempts:
         attempt, name = self.current, event.task_manager_id
         if attempt is not None and event.attempt == attempt.id:
             return [*attempt.registered(name, event.progress, now_ms)] if not self.is_ending else []
-        is_used = attempt is not None and name in attempt.execution.task_managers()
+        is_used = attempt is not None and attempt.execution.uses(name)
         is_stale = event.attempt == self._stale and name in self._stale_places
         if not self.is_ending and (is_used or is_stale):
             return []

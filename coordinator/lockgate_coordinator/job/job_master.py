@@ -25,10 +25,9 @@ from lockgate_coordinator.checkpoint.effects import (
     TooManyFailures,
 )
 from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
-from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.normalize import of_record
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job import effects, events
-from lockgate_coordinator.job.adoption import Doubts
 from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
 from lockgate_coordinator.job.deploy_size import deploy_problem
@@ -65,12 +64,12 @@ class JobMaster:
     def __init__(
         self, record: m.JobRecord, graph: m.JobGraph, *, token: int, checkpoint_directory: str, unix_offset_ms: int = 0
     ) -> None:
-        """record: as stored under /jobs/<key>/graph. graph: decoded from it; normalized here.
+        """record: as stored under /jobs/<key>/graph. graph: decoded from it; defaults are filled in here.
 
         token: of the grant. checkpoint_directory: URI `<storage>/<cluster>/<job_key>/<run_id>`.
         unix_offset_ms: wall clock minus monotonic clock, for display fields only.
         """
-        graph = normalize(graph)
+        graph = of_record(graph, record)
         self._record = record
         options, shapes = graph.checkpoints or m.CheckpointOptions(), vertex_shapes(graph)
         key, run_id = record.job_key, record.run_id
@@ -94,7 +93,8 @@ class JobMaster:
             if isinstance(event, Request):
                 self._refuse(event, "The job has ended.")
             return self._out
-        self._on(event, now_ms)
+        for single in events.singles(event):
+            self._on(single, now_ms)
         self._proceed(now_ms)
         wake_ms = self._next_wake_ms() if not self._life.has_ended else None
         if wake_ms is not None and (wake_ms != self._wake_ms or isinstance(event, events.Tick)):
@@ -102,7 +102,7 @@ class JobMaster:
         self._wake_ms = wake_ms
         return self._out
 
-    def _on(self, event: events.Event, now_ms: int) -> None:  # noqa: C901  one case a kind
+    def _on(self, event: events.SingleEvent, now_ms: int) -> None:  # noqa: C901  one case a kind
         """Dispatches an event to the parts concerned."""
         match event:  # the frequent ones first
             case events.TaskManagerReport():
@@ -193,9 +193,9 @@ class JobMaster:
         return m.PrepareJob(attempt.id, self._attempts.graph) if attempt is not None else None
 
     @property
-    def wants_spares(self) -> bool:
-        """Whether the runtime must report free slots with heartbeats."""
-        return self._attempts.stragglers.is_wanted
+    def attempts(self) -> JobAttempts:
+        """For questions only: `handle` alone changes them."""
+        return self._attempts
 
     @property
     def is_ending(self) -> bool:
@@ -219,7 +219,7 @@ class JobMaster:
             self._end(Ending(Outcome.FAILED, problem, keep_all=True), now_ms)
         else:
             self._attempts.count_from(completed.restore_point)
-            self._request_slots(now_ms, self._attempts.recovery_grace_ms)
+            self._request_slots(now_ms, is_first=True)
 
     def _on_recovery_failed(self, event: events.RecoveryFailed, now_ms: int) -> None:
         if self._snapshots is not None:
@@ -248,8 +248,8 @@ class JobMaster:
 
     # slots and deployment
 
-    def _request_slots(self, now_ms: int, grace_ms: int = 0) -> None:
-        request = self._attempts.request(now_ms, grace_ms)
+    def _request_slots(self, now_ms: int, *, is_first: bool = False) -> None:
+        request = self._attempts.request(now_ms, is_first=is_first)
         self._life.message = f"needs {request.count} slots"
         self._out.append(request)
 
@@ -262,8 +262,8 @@ class JobMaster:
     def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:
         if self._snapshots is None or self._ending is not None or self._life.state is not m.JobState.WAITING_FOR_SLOTS:
             return
-        doubts = Doubts(has_orders=not self._orders.is_idle, in_doubt=self._snapshots.in_doubt)
-        if (state := self._attempts.begin(event, doubts, now_ms)) is not None:
+        objection = self._orders.objection(self._snapshots.completed)
+        if (state := self._attempts.begin(event, objection, now_ms)) is not None:
             self._move(state, now_ms)
             self._out += self._attempts.adoption_event()
             self._life.message = "its attempt record is being written"

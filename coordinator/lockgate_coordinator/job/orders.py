@@ -42,7 +42,7 @@ from lockgate_coordinator.graph.shape import slots_needed
 from lockgate_coordinator.job.deploy_size import deploy_problem
 from lockgate_coordinator.job.effects import AnswerRescale, AnswerSavepoint, PersistOrders
 from lockgate_coordinator.job.events import RescaleRequested, StopRequested
-from lockgate_coordinator.job.in_flight import holds_in_flight
+from lockgate_coordinator.job.in_flight import holds_in_flight, may_hold_back
 from lockgate_coordinator.job.record_writer import RecordWriter
 
 OWN_SNAPSHOT = "(order)"
@@ -67,6 +67,12 @@ ALLOWED: Mapping[OrderState, frozenset[OrderState]] = {
     OrderState.WRITING: frozenset({OrderState.IDLE, OrderState.STOPPING}),
     OrderState.STOPPING: frozenset({OrderState.WRITING}),
 }
+
+
+LOSES_RECORDS = (
+    "The job checkpoints at most once, and a rescale restarts it from a checkpoint, which would lose records: stop it "
+    "with a savepoint, which loses none, and start that with another parallelism."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +121,13 @@ class JobSnapshot:
 
     @property
     def overtakes(self) -> bool:
-        """True when snapshots may hold records in flight, which only the same subtasks can restore.
-
-        Snapshots taken for an order never do. A property, because it inspects every state.
-        """
+        """True when snapshots may hold records in flight. A property, because it inspects every state."""
         return self.mode is CheckpointMode.UNALIGNED or holds_in_flight(self.restore)
 
     @property
     def is_fresh(self) -> bool:
         """True when there is a snapshot so new that a restart would read next to nothing again."""
-        return self.age_ms is not None and self.age_ms <= FRESH_MS and not self.overtakes
+        return self.age_ms is not None and self.age_ms <= FRESH_MS
 
 
 def refused(event: Request, error: str, known: CompletedCheckpoint | None) -> AnswerRescale | AnswerSavepoint:
@@ -178,6 +181,15 @@ class Orders:
         """
         return self._state is OrderState.WRITING and self._wanted.parallelism != self._durable.parallelism
 
+    def objection(self, completed: CompletedCheckpoints) -> str:
+        """Why an attempt that still runs must not go on under this leader, in words; "" for no reason.
+
+        A stop that is recorded goes on in it. If its savepoint is complete already, another attempt only commits that.
+        """
+        if self.reshapes:
+            return "the job is being rescaled"
+        return "the savepoint with which it stops is complete" if self.carried_out_by(completed) else ""
+
     def recovered(self, orders: JobOrders, now_ms: int) -> JobGraph:
         """Takes over the orders of earlier leaders. Returns the job graph at the ordered parallelism."""
         self._durable = self._wanted = orders
@@ -200,7 +212,8 @@ class Orders:
         refusal = self._refusal(event, target, now)
         if refusal:
             return [AnswerRescale(event.request_id, error=refusal)]
-        if now.state is not JobState.RUNNING and (now.overtakes or self._grows(target)):
+        is_bound = self._is_bound(target, now)
+        if now.state is not JobState.RUNNING and (is_bound or self._grows(target)):
             text = "The job is not running, and can only be rescaled while it runs; try again."
             return [AnswerRescale(event.request_id, error=text, busy=True)]
         if self._state is OrderState.IDLE and reshape(self._submitted, target) == self.graph:
@@ -209,15 +222,18 @@ class Orders:
         if self._state is not OrderState.IDLE:
             return []
         self._wanted = replace(self._durable, parallelism=target)
-        if now.state is not JobState.RUNNING or now.is_fresh:
+        if now.state is not JobState.RUNNING or (now.is_fresh and not is_bound):
             return self._reshape(now, now_ms)
         self._move(OrderState.SNAPSHOT, now_ms)
-        return [SavepointRequested(OWN_SNAPSHOT, event.timeout_ms, CheckpointKind.CHECKPOINT, Purpose.RESCALE)]
+        kind, purpose = CheckpointKind.CHECKPOINT, Purpose.RESCALE
+        return [SavepointRequested(OWN_SNAPSHOT, event.timeout_ms, kind, purpose, may_overtake=not is_bound)]
 
     def _refusal(self, event: RescaleRequested, target: tuple[VertexParallelism, ...], now: JobSnapshot) -> str:
         problems = reshape_problems(self.graph, event.parallelism)
         if problems:
             return "\n".join(problems)
+        if now.mode is CheckpointMode.AT_MOST_ONCE:
+            return LOSES_RECORDS
         if self._durable.stop is not None and self._wanted.stop is None:
             return self._busy_with()
         if now.state is JobState.FINISHING or self._wanted.stop is not None:
@@ -235,6 +251,13 @@ class Orders:
     def _grows(self, target: tuple[VertexParallelism, ...]) -> bool:
         """True when it needs more slots than now. After a failover that is known only once the job runs."""
         return slots_needed(reshape(self._submitted, target)) > slots_needed(self.graph)
+
+    def _is_bound(self, target: tuple[VertexParallelism, ...], now: JobSnapshot) -> bool:
+        """True when a snapshot may hold records in flight that fit no subtasks of `target`.
+
+        Snapshots taken for an order never do then.
+        """
+        return now.overtakes and may_hold_back(self.graph, now.restore, reshape(self._submitted, target))
 
     def _stop(self, event: StopRequested, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
         wanted = self._wanted.stop
@@ -279,7 +302,8 @@ class Orders:
     ) -> list[OrderEffect]:
         """The snapshot that was requested is completed or aborted."""
         if self._state is OrderState.SNAPSHOT:
-            restarts = not attempt_lives and not now.overtakes  # the job restarts anyway, so at once as ordered
+            is_bound = self._is_bound(self._wanted.parallelism, now)
+            restarts = not attempt_lives and not is_bound  # the job restarts anyway, so at once as ordered
             if answer.savepoint is not None or restarts:
                 return self._reshape(now, now_ms)
             self._wanted = self._durable
@@ -296,8 +320,8 @@ class Orders:
 
     def proceed(self, now: JobSnapshot, now_ms: int) -> list[OrderEffect]:
         """The effects that an order needs now; called after every event while the job runs or finishes."""
-        if self._state is OrderState.SNAPSHOT and now.is_fresh:  # it may be another one that was under way
-            return self._reshape(now, now_ms)
+        if self._state is OrderState.SNAPSHOT and now.is_fresh and not self._is_bound(self._wanted.parallelism, now):
+            return self._reshape(now, now_ms)  # it may be another one that was under way
         stop = self.stop
         if stop is None or now.state not in (JobState.RUNNING, JobState.FINISHING):
             return []

@@ -4,7 +4,10 @@
     another number            keyed state: of every old subtask that had one of the new subtask's key groups; no
                               increment builds on it
                               source: all splits are assigned again, the largest to the subtask with the least to read
-                              loop: the log of old subtask i of its head goes to subtask i modulo the new number
+                              object: the states of all old subtasks go to each new one, which takes its share; also
+                              with the same number if each is to have the state of all; broadcast state is the same
+                              everywhere, and subtask i gets that of old subtask i modulo the old number
+                              records in flight: see restored_channels.py
                               sink: the pending transactions of old subtask i go to subtask i modulo the new number
 
 Pending transactions of one old subtask stay together, because they are committed in order; each keeps the number of the
@@ -17,16 +20,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockgate_common.checksums import crc32
+from lockgate_proto.broadcasts import has_broadcast_state
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.key_groups import key_group_range
-from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
-    ChannelState,
     CheckpointMetadata,
     JobGraph,
+    ObjectState,
+    Operator,
     OperatorCounters,
     OperatorState,
-    Partitioning,
     SourceState,
     SplitState,
     StateHandle,
@@ -34,14 +37,20 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
+from lockgate_proto.operators import object_state_of
 from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.job.counters import summed
-from lockgate_coordinator.job.in_flight import back_edge
+from lockgate_coordinator.job.restored_channels import owners, restored_channels
 
 SubtaskKey = tuple[str, int]
 KEYED = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
 """Kinds of state that are stored by key group."""
+
+DIVISIBLE = frozenset(
+    {ObjectState.OBJECT_STATE_SPLIT, ObjectState.OBJECT_STATE_UNION, ObjectState.OBJECT_STATE_BROADCAST}
+)
+"""State of an object that fits another number of subtasks."""
 
 
 class SourceStateUnreadable(Exception):
@@ -87,29 +96,12 @@ def redistribute(graph: JobGraph, metadata: CheckpointMetadata | None) -> Mappin
     for vertex in graph.vertices:
         for operator in vertex.operators:
             if operator.id in found:
-                for index, states in enumerate(_spread(found[operator.id], vertex)):
+                for index, states in enumerate(_spread(found[operator.id], vertex, operator)):
                     before = restored[vertex.id, index]
                     restored[vertex.id, index] = replace(before, operators=(*before.operators, *states))
-    for subtask in metadata.subtasks:
-        for channel in subtask.channels:
-            key, moved = _heir_of_channel(graph, subtask, channel)
-            restored[key] = replace(restored[key], channels=(*restored[key].channels, moved))
+    for key, channels in restored_channels(graph, metadata).items():
+        restored[key] = replace(restored[key], channels=tuple(channels))
     return restored
-
-
-def _heir_of_channel(graph: JobGraph, then: SubtaskState, channel: ChannelState) -> tuple[SubtaskKey, ChannelState]:
-    """The subtask that restores a channel's records: the same one, except for the log of a back edge.
-
-    The head of a loop has no keyed state, so any of its subtasks can process the log, over any back edge.
-    """
-    if not channel.feedback:
-        return (then.vertex_id, then.subtask), channel
-    widths = {vertex.id: vertex.parallelism for vertex in graph.vertices}
-    index = then.subtask % widths[then.vertex_id]
-    edge = back_edge(graph, channel.vertex_id, then.vertex_id)
-    is_forward = edge is not None and spread_of(edge) is Partitioning.FORWARD
-    sender = index if is_forward else channel.subtask % widths[channel.vertex_id]
-    return (then.vertex_id, index), replace(channel, subtask=sender)
 
 
 def counted(graph: JobGraph, metadata: CheckpointMetadata | None) -> dict[SubtaskKey, SubtaskState]:
@@ -159,10 +151,10 @@ def source_state(state: OperatorState, name: str) -> SourceState:
         raise SourceStateUnreadable(f"The snapshot's source state of {name} is corrupt: {error}") from error
 
 
-def _spread(origin: Origin, vertex: Vertex) -> list[list[OperatorState]]:
+def _spread(origin: Origin, vertex: Vertex, operator: Operator) -> list[list[OperatorState]]:
     """An operator's states for each subtask of its present vertex."""
     now = range(vertex.parallelism)
-    if origin.parallelism == vertex.parallelism:
+    if origin.parallelism == vertex.parallelism and object_state_of(operator) is not ObjectState.OBJECT_STATE_UNION:
         return [origin.states.get(index, []) for index in now]
     shares: list[list[OperatorState]] = [[] for _ in now]
     sources: list[tuple[str, OperatorState]] = []
@@ -171,8 +163,13 @@ def _spread(origin: Origin, vertex: Vertex) -> list[list[OperatorState]]:
             if state.kind is StateKind.SOURCE_STATE:
                 sources.append((f"{origin.vertex_id}-{then}", state))
             elif state.kind in KEYED:
-                for index in _heirs(then, origin, vertex):
+                old = key_group_range(then, origin.parallelism, origin.max_parallelism)
+                for index in owners(old, vertex):
                     shares[index].append(_not_to_build_on(state))
+            elif state.kind is StateKind.OBJECT_STATE:
+                for index, share in enumerate(shares):
+                    if not has_broadcast_state(operator) or index % origin.parallelism == then:
+                        share.append(state)
             else:
                 shares[then % vertex.parallelism].append(state)
     for index, state in _source_shares(sources, vertex.parallelism):
@@ -190,13 +187,6 @@ def _not_to_build_on(state: OperatorState) -> OperatorState:
     return replace(
         state, handle=handle, increments=tuple(replace(increment, checkpoint_id=0) for increment in state.increments)
     )
-
-
-def _heirs(then: int, origin: Origin, vertex: Vertex) -> list[int]:
-    """The present subtasks that own a key group of old subtask `then`."""
-    old = key_group_range(then, origin.parallelism, origin.max_parallelism)
-    ranges = [key_group_range(index, vertex.parallelism, vertex.max_parallelism) for index in range(vertex.parallelism)]
-    return [index for index, range_ in enumerate(ranges) if max(range_.start, old.start) < min(range_.stop, old.stop)]
 
 
 def _source_shares(then: Sequence[tuple[str, OperatorState]], parallelism: int) -> list[tuple[int, OperatorState]]:

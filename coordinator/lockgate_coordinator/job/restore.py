@@ -7,13 +7,15 @@ from lockgate_proto.messages import (
     CheckpointMetadata,
     JobGraph,
     JobRecord,
+    ObjectState,
     Operator,
     OperatorState,
+    RecordFunction,
     SinkState,
     StateKind,
     Vertex,
 )
-from lockgate_proto.operators import is_sink, is_source
+from lockgate_proto.operators import is_sink, is_source, object_state_of
 from lockgate_proto.release import own_version
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
@@ -21,13 +23,21 @@ from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, OLDEST_FORMA
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.job.events import Recovered, RecoveryFailed
 from lockgate_coordinator.job.in_flight import in_flight_misfits
-from lockgate_coordinator.job.redistribute import KEYED, Origin, SourceStateUnreadable, origins, source_state
+from lockgate_coordinator.job.redistribute import (
+    DIVISIBLE,
+    KEYED,
+    Origin,
+    SourceStateUnreadable,
+    origins,
+    source_state,
+)
 
 _WORDS = {
     StateKind.SOURCE_STATE: "offsets of a source",
     StateKind.KEYED_STATE: "keyed state",
     StateKind.ROCKSDB_STATE: "keyed state in RocksDB",
     StateKind.SINK_STATE: "uncommitted output of a sink",
+    StateKind.OBJECT_STATE: "state of a function's object",
 }
 _SPREADABLE = frozenset(_WORDS)
 
@@ -85,12 +95,19 @@ def _operator_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> lis
     """Why an operator cannot restore the state that has its id."""
     problems: list[str] = []
     for kind in sorted(origin.kinds):
-        expected = {StateKind.SOURCE_STATE: is_source(operator), StateKind.SINK_STATE: is_sink(operator)}
+        is_function = isinstance(operator.kind, RecordFunction)
+        expected = {
+            StateKind.SOURCE_STATE: is_source(operator),
+            StateKind.SINK_STATE: is_sink(operator),
+            StateKind.OBJECT_STATE: is_function,
+        }
         if not expected.get(kind, not is_source(operator) and not is_sink(operator)):
             problems.append(
                 f"The snapshot's state of operator '{operator.id}' is {_named(kind)}, but '{operator.id}' is another "
                 "kind of operator now: give it another id."
             )
+        elif kind is StateKind.OBJECT_STATE:
+            problems += _object_misfits(operator, vertex, origin)
         elif kind not in _SPREADABLE and origin.parallelism != vertex.parallelism:
             problems.append(
                 f"The state of operator '{operator.id}' ({_named(kind)}) was taken with parallelism "
@@ -103,6 +120,22 @@ def _operator_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> lis
                 f"'{operator.id}' has {origin.max_parallelism}, and that cannot change."
             )
     return problems or _unreadable(origin)
+
+
+def _object_misfits(operator: Operator, vertex: Vertex, origin: Origin) -> list[str]:
+    state = object_state_of(operator)
+    if state is ObjectState.OBJECT_STATE_UNSPECIFIED:
+        return [
+            f"The snapshot has state of the object of operator '{operator.id}', and its object has none now: give it "
+            "the methods snapshot_state() and restore_state(state), or give the operator another id."
+        ]
+    if state not in DIVISIBLE and origin.parallelism != vertex.parallelism:
+        return [
+            f"The state of the object of operator '{operator.id}' was taken with parallelism {origin.parallelism} and "
+            f"cannot be divided among {vertex.parallelism}: keep {origin.parallelism}, or let snapshot_state() return "
+            'a list and give the object the attribute on_rescale = "split" or "union".'
+        ]
+    return []
 
 
 def _unreadable(origin: Origin) -> list[str]:

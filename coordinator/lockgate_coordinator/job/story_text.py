@@ -11,6 +11,8 @@ from lockgate_proto import messages as m
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
 
+_MAX_REPORTS = 5
+
 
 def event_text(event: ev.Event) -> str:  # noqa: C901  one case a kind
     """Describes an event, as a sentence without a full stop."""
@@ -19,6 +21,9 @@ def event_text(event: ev.Event) -> str:  # noqa: C901  one case a kind
     if isinstance(event, ev.Report):
         return _report(event)
     match event:
+        case ev.TaskManagerReports(reports=reports):
+            more = len(reports) - _MAX_REPORTS
+            return "; ".join(map(_report, reports[:_MAX_REPORTS])) + (f"; and {more} more reports" if more > 0 else "")
         case ev.TaskManagerReport(report=report):
             return event_text(report)
         case ev.Recovered(completed=completed):
@@ -140,8 +145,14 @@ def cause_of(event: ev.Event) -> Outside:
 
 
 def reported_cause(event: ev.Event) -> str:
-    """The id of the task manager's event that caused this report; else empty."""
+    """The id of the task manager's event that caused this report, else empty.
+
+    Of several reports, the last acknowledgement counts, which may complete a checkpoint; else the last one.
+    """
     match event:
+        case ev.TaskManagerReports(name, reports):
+            last = [*reports, *(report for report in reports if isinstance(report, ev.Acknowledged))][-1:]
+            return reported_cause(ev.TaskManagerReport(name, last[0])) if last else ""
         case ev.TaskManagerReport(
             report=ev.Acknowledged(body)
             | ev.Declined(body)
@@ -229,8 +240,8 @@ def _message(body: do.ControlBody) -> str:
             return f"trigger {'unaligned ' if unaligned else ''}{what} {number}"
         case m.NotifyCheckpointComplete(checkpoint_id=number):
             return f"checkpoint {number} is complete: commit"
-        case m.NotifyCheckpointAborted(checkpoint_id=number, reason=reason):
-            return f"checkpoint {number} is aborted: {reason}"
+        case m.NotifyCheckpointAborted(checkpoint_id=number, reason=reason, and_earlier=and_earlier):
+            return f"checkpoint {number} is aborted{' with all earlier ones' if and_earlier else ''}: {reason}"
         case m.Deploy(attempt, restored_checkpoint_id=number):
             start = f"from checkpoint {number}" if number else "without a snapshot"
             return f"deploy attempt {attempt.attempt if attempt else 0} {start}"
@@ -242,6 +253,8 @@ def _message(body: do.ControlBody) -> str:
             return f"read {_splits(len(splits))} in {_subtask(subtask)}"
         case m.PrepareJob():
             return "prepare to run the job"
+        case m.KeepCopies(checkpoint_id=number):
+            return f"keep copies of checkpoint {number}" if number else "drop all copies"
         case m.DrainSources():
             return "drain the sources"
         case _:

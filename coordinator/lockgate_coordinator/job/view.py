@@ -51,6 +51,7 @@ def job_status(
         operators=operators,
         records_read=read,
         records_written=written,
+        records_read_again=attempts.read_again.count,
         subtasks=attempts.current.execution.views() if attempts.current is not None else (),
         last_checkpoint=snapshots.completed.newest if snapshots is not None else None,
         checkpoints_completed=snapshots.completed_count if snapshots is not None else 0,

@@ -34,6 +34,7 @@ ACCESS: dict[str, Role | Access] = {
     f"/{_JOBS}/GetStory": Role.READ,
     f"/{_JOBS}/GetCluster": Role.READ,
     f"/{_JOBS}/Submit": Role.SUBMIT,  # and CODE where the graph has code in it
+    f"/{_JOBS}/QueryState": Role.SUBMIT,  # a job that starts from the checkpoint could write it all out
     f"/{_JOBS}/Cancel": Role.OPERATE,
     f"/{_JOBS}/Release": Role.OPERATE,
     f"/{_JOBS}/TriggerSavepoint": Role.OPERATE,

@@ -12,6 +12,7 @@ from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.messages import (
     AssignSplits,
     Deploy,
+    KeepCopies,
     NotifyCheckpointComplete,
     PrepareJob,
     Register,
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _REGISTER_WAIT_S = 10.0
 
-_LARGE = (Deploy, PrepareJob, AssignSplits)  # their size grows with the job: a graph, state handles, splits
+_LARGE = (Deploy, PrepareJob, KeepCopies, AssignSplits)  # their size grows with the job: a graph, state handles, splits
 
 
 class ControlService:
@@ -88,7 +89,7 @@ class ControlService:
             )
         if problem := register_problem(message.task_manager_id, register):
             raise Refused(StatusCode.INVALID_ARGUMENT, problem)
-        registration = Registration(message.task_manager_id, register, link, message.acknowledged)
+        registration = Registration(message.task_manager_id, register, link, message.token, message.acknowledged)
         over = "this coordinator no longer leads"
         if not self._dispatcher.tell(
             term,

@@ -6,7 +6,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -19,13 +21,15 @@ from lockgate_common.serving.event_loop import Bell
 from lockgate_proto.messages import FollowRequest, LeaderBeat, LeaderRecord
 from lockgate_proto.rpc import call, path
 
+from lockgate_coordinator.runtime.answer_times import AnswerTimes
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
 from lockgate_coordinator.runtime.rpc_server import Stream
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
-_SILENT_BEATS = 3  # a suspicion only: the leader is challenged through ZooKeeper before it is replaced
+_QUIET_BEATS = 1.5  # then the leader is asked, by a call and by a challenge through ZooKeeper
+_SILENT_BEATS = 3  # then it may have vanished: its port is probed, too
 _PAUSE_S = 0.1  # between two probes of a leader that does not answer
 ANSWER_S = 2.0  # for one probe of a leader that sends no heartbeats
 SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog has the same limit
@@ -58,24 +62,54 @@ class FollowService:
         await stream.send(LeaderBeat(term.token, False, self._coordinator_id))
 
 
+class Evidence(Protocol):
+    """What a follower reports to, with the leader's token: see the methods of Elector."""
+
+    def report_leader_gone(self, token: int) -> None:
+        """The stream broke, or nothing was sent for long."""
+        ...
+
+    def report_not_leading(self, token: int) -> None:
+        """Its process says that it does not lead."""
+        ...
+
+    def report_silent(self, token: int, patience_ms: int) -> None:
+        """Nothing was sent for a while: it was asked, and has so long to answer."""
+        ...
+
+    def report_answered(self, token: int) -> None:
+        """It was reported as silent, and has sent something."""
+        ...
+
+    def report_unanswering(self, token: int) -> None:
+        """It has not answered for very long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A health check is over. is_answered: with any result."""
+
+    is_answered: bool
+
+
+_Message = LeaderBeat | grpc.RpcError | _Asked | None
+"""What wakes a follower: a heartbeat, the end of the stream, the answer to a health check, or another leader."""
+
+
 class Follower:
     """The standby's side: reports evidence that the leader has failed. The elector decides."""
 
-    def __init__(
-        self,
-        settings: CoordinatorSettings,
-        coordinator_id: str,
-        gone: Callable[[int], None],
-        not_leading: Callable[[int], None],
-        unanswering: Callable[[int], None],
-    ) -> None:
-        """gone, not_leading, unanswering: the report_... methods of Elector; all take the leader's token."""
+    def __init__(self, settings: CoordinatorSettings, coordinator_id: str, evidence: Evidence) -> None:
         self._credentials: Credentials = settings.credentials
-        self._silence_s = _SILENT_BEATS * settings.heartbeat_ms / 1000
+        self._beat_s = settings.heartbeat_ms / 1000
+        self._quiet_s, self._silence_s = _QUIET_BEATS * self._beat_s, _SILENT_BEATS * self._beat_s
         self._coordinator_id = coordinator_id
-        self._gone = gone
-        self._not_leading = not_leading
-        self._unanswering = unanswering
+        self._evidence = evidence
+        self._times = AnswerTimes()
+        self._heard_at = 0.0  # when the last heartbeat came, or its stream was opened
+        self._is_proven = False  # the present stream has brought a heartbeat: anyone can answer a health check
+        self._silent = 0  # token of the leader that was reported as silent, and has not answered
         self._silence = (0, 0.0, 0.0)  # token of the leader, seconds for which it gave no answer, when that was counted
         self._changed = threading.Condition()
         self._leader: LeaderRecord | None = None
@@ -85,7 +119,7 @@ class Follower:
         self._refused_by = 0  # token of the leader for which this was logged
         self._stopped = False
         self._trouble = RecurringLog()
-        self._stream: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        self._stream: queue.Queue[_Message] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name="follower")
 
     def start(self) -> None:
@@ -133,11 +167,12 @@ class Follower:
 
     def _watch(self, leader: LeaderRecord, channel: grpc.Channel) -> None:
         """One stream, from its start to its end or to another leader."""
-        inbox: queue.Queue[LeaderBeat | grpc.RpcError | None] = queue.Queue()
+        inbox: queue.Queue[_Message] = queue.Queue()
         with self._changed:
             if self._leader is not leader:
                 return
             self._stream = inbox
+        self._heard_at, self._is_proven = time.monotonic(), False
         request = FollowRequest(self._coordinator_id, leader.token)
         introduction = self._introduction(leader)
         beats = call(channel, "FollowService", "Follow")(request, metadata=introduction.metadata)
@@ -179,34 +214,54 @@ class Follower:
             if self._ended.wait(_NOTIFY_AGAIN_S):
                 return
 
-    def _read_message(
-        self, leader: LeaderRecord, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None], channel: grpc.Channel
-    ) -> bool:
+    def _read_message(self, leader: LeaderRecord, inbox: queue.Queue[_Message], channel: grpc.Channel) -> bool:
         """Handles the next message, or its absence. False when the stream is to be closed."""
         try:
-            message = inbox.get(timeout=self._silence_s)
+            message = inbox.get(timeout=self._quiet_s)
         except queue.Empty:
-            self._trouble.warning(
-                log, "silence", "the leader %s has sent nothing for %s s", leader.address, self._silence_s
-            )
-            self._gone(leader.token)
-            if self._answers(leader, channel):
-                self._answered(leader)
-            else:
-                self._missed(leader)
-            return self._leader is leader
+            message = self._ask(leader, inbox, channel)
         if self._leader is not leader:
             return False
         if isinstance(message, LeaderBeat):
             if message.leading and message.token == leader.token:
-                self._answered(leader)
+                self._beat(leader)
                 return True
-            self._not_leading(leader.token)
+            self._evidence.report_not_leading(leader.token)
             return False
         if isinstance(message, grpc.RpcError):
             self._judge(leader, message)
             return False
+        if isinstance(message, _Asked):
+            if not message.is_answered:
+                self._missed(leader)
+            elif self._is_proven:
+                self._answered(leader)
         return True
+
+    def _ask(self, leader: LeaderRecord, inbox: queue.Queue[_Message], channel: grpc.Channel) -> _Message:
+        """A heartbeat is late: asks by a health check. Returns the next message: its answer, or that there is none."""
+        asked_at = time.monotonic()
+        asked = health_pb2_grpc.HealthStub(channel).Check.future(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+        asked.add_done_callback(lambda call: None if call.cancelled() else inbox.put(_Asked(_is_answer(call.code()))))
+        while True:
+            self._report_silent(leader)
+            try:
+                message = inbox.get(timeout=max(0.0, self._silence_s - self._quiet_s))
+            except queue.Empty:
+                text = "the leader %s has sent nothing for %.1f s"
+                self._trouble.warning(log, "silence", text, leader.address, time.monotonic() - self._heard_at)
+                self._evidence.report_leader_gone(leader.token)
+                continue
+            asked.cancel()
+            if isinstance(message, _Asked) and message.is_answered and self._is_proven:
+                self._times.noted(leader.token, int((time.monotonic() - asked_at) * 1000))
+            return message
+
+    def _beat(self, leader: LeaderRecord) -> None:
+        now, self._is_proven = time.monotonic(), True
+        self._times.noted(leader.token, int((now - self._heard_at - self._beat_s) * 1000))
+        self._heard_at = now
+        self._answered(leader)
 
     def _missed(self, leader: LeaderRecord) -> None:
         """Counts another probe without an answer. An open port only proves that a process exists, perhaps a stuck one.
@@ -220,48 +275,42 @@ class Follower:
             silent_s, looked_at = 0.0, now
         silent_s += min(now - looked_at, _LOOK_S)
         self._silence = (leader.token, silent_s, now)
+        if silent_s > 0:  # a call to a process that has ended fails as well, but its port refuses before the next one
+            self._report_silent(leader)
         if silent_s >= SILENT_S and probe_tcp(leader.address) is ProbeAnswer.ACCEPTED:
             text = "the leader %s accepts connections, but has answered no call for %.0f s"
             self._trouble.warning(log, "no answer", text, leader.address, silent_s)
-            self._unanswering(leader.token)
+            self._evidence.report_unanswering(leader.token)
+
+    def _report_silent(self, leader: LeaderRecord) -> None:
+        self._silent = leader.token
+        self._evidence.report_silent(leader.token, self._times.patience_ms(leader.token))
 
     def _answered(self, leader: LeaderRecord) -> None:
         self._silence = (leader.token, 0.0, time.monotonic())
-
-    def _answers(self, leader: LeaderRecord, channel: grpc.Channel) -> bool:
-        """True when it answers a health check in time, with any result, or is not followed any more."""
-        asked = health_pb2_grpc.HealthStub(channel).Check.future(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
-        asked.add_done_callback(self._look_up)
-        with self._changed:
-            self._changed.wait_for(lambda: asked.done() or self._leader is not leader)
-        if not asked.done():
-            asked.cancel()
-            return True
-        return asked.code() not in _NO_ANSWER
-
-    def _look_up(self, _answer: object) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        if self._silent == leader.token:
+            self._evidence.report_answered(leader.token)
+        self._silent = 0
 
     def _judge(self, leader: LeaderRecord, error: grpc.RpcError) -> None:
         if isinstance(error, UnprovenPeer):  # another process: not an answer of the leader
             self._log_refusal(leader, str(error))
-            self._gone(leader.token)
+            self._evidence.report_leader_gone(leader.token)
             self._missed(leader)
             return
         code = error.code()
         if code is grpc.StatusCode.FAILED_PRECONDITION:
-            self._not_leading(leader.token)
+            self._evidence.report_not_leading(leader.token)
         elif code is grpc.StatusCode.UNAUTHENTICATED:
             self._log_refusal(leader, str(error.details()))
         else:
             if problem := self._credentials.handshake_problem(str(error.details())):
                 self._log_refusal(leader, f"it {problem}")
-            self._gone(leader.token)
-        if code in _NO_ANSWER:
-            self._missed(leader)
-        else:
+            self._evidence.report_leader_gone(leader.token)
+        if _is_answer(code):
             self._answered(leader)
+        else:
+            self._missed(leader)
 
     def _log_refusal(self, leader: LeaderRecord, why: str) -> None:
         if self._refused_by != leader.token:
@@ -269,9 +318,11 @@ class Follower:
         self._refused_by = leader.token
 
 
-def _read(
-    beats: Iterator[LeaderBeat], introduction: Introduction, inbox: queue.Queue[LeaderBeat | grpc.RpcError | None]
-) -> None:
+def _is_answer(code: grpc.StatusCode) -> bool:
+    return code not in _NO_ANSWER
+
+
+def _read(beats: Iterator[LeaderBeat], introduction: Introduction, inbox: queue.Queue[_Message]) -> None:
     try:
         introduction.wait_proven(beats)
         for beat in beats:

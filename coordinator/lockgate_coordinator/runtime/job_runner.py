@@ -314,6 +314,10 @@ class JobRunner:
         log.error("job %s: internal error while %s", self.key, what, exc_info=error)
         self.quarantine(f"An internal error of the coordinator, see its log: {type(error).__name__}: {error}")
 
+    def handles(self, run_id: str) -> bool:
+        """Whether this run of the key is its own, as far as that is known yet."""
+        return not self.is_read or run_id == self.record.run_id
+
     def handle_of(self, run_id: str, event: ev.Event) -> None:
         """`handle`, unless the event is of another run of this key."""
         if not self.is_read:
@@ -338,8 +342,8 @@ class JobRunner:
             case do.WakeAt(at_ms):
                 self._rest()
                 self._wake = services.actor.at(at_ms, lambda: self.handle(ev.Tick()))
-            case do.RequestSlots(request, count, preferred, grace_ms, avoided):
-                services.context.slots(SlotsRequested(key, request, count, preferred, grace_ms, avoided))
+            case do.RequestSlots():
+                services.context.slots(SlotsRequested(key, *dataclasses.astuple(effect)))
             case do.ReleaseSlots():
                 services.context.slots(SlotsReleased(key))
             case do.AnswerSavepoint():
@@ -398,13 +402,14 @@ class JobRunner:
 
     def preparation(self) -> PrepareJob | None:
         """The advice for task managers with free slots, while the job runs."""
-        return self._query(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
+        return self.query(lambda master: master.preparation()) if self.stage is Stage.RUNNING else None
 
     @property
     def wants_spares(self) -> bool:
-        return bool(self._query(lambda master: master.wants_spares))
+        """Whether heartbeats need the number of free slots."""
+        return bool(self.query(lambda master: master.attempts.stragglers.is_wanted))
 
-    def _query(self, query: Callable[[JobMaster], T]) -> T | None:
+    def query(self, query: Callable[[JobMaster], T]) -> T | None:
         """The JobMaster's answer; None without one, and when it raises, because the job does not depend on it."""
         try:
             return query(self._master) if self._master is not None else None
@@ -463,7 +468,7 @@ class JobRunner:
         if self.is_held:
             answer.set_exception(Refused(StatusCode.FAILED_PRECONDITION, self.trouble))
         elif self.stage is Stage.LOADING:
-            answer.set_exception(Busy("the job's records are being read; try again"))
+            answer.set_exception(not_read(self.key, self.trouble))
         elif self.stage is not Stage.RUNNING:
             answer.set_exception(Refused(StatusCode.FAILED_PRECONDITION, f"job {self.key} has ended"))
         else:
@@ -478,7 +483,7 @@ class JobRunner:
         if self.stage is Stage.BROKEN:
             text = f"job {self.key} is quarantined and its files are kept; cancel it, then dispose of the savepoint"
             raise Refused(StatusCode.FAILED_PRECONDITION, text)
-        if self._query(lambda master: master.is_ending):
+        if self.query(lambda master: master.is_ending):
             raise Busy(f"job {self.key} is about to end; dispose of the savepoint when it has")
         self.handle(ev.DisposalBegun(savepoint.checkpoint_id))
         return self._deletions.dispose(savepoint, lambda: self.tell(ev.SavepointDisposed(savepoint.checkpoint_id)))
@@ -492,3 +497,4 @@ class JobRunner:
             self._services.context.runs(self.key)
         if event.kind is JobEventKind.CHECKPOINT_COMPLETED:
             self._deletions.completed(event.checkpoint_id)
+            self._services.context.checkpoint_completed(self.key)

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 import grpc
 from grpc import StatusCode
 from lockgate_common.checksums import checksum
+from lockgate_common.clock import monotonic_ms, unix_ms
 from lockgate_common.proof import Peer
 from lockgate_common.roles import Principal, Role
 from lockgate_common.security import Credentials
@@ -28,7 +29,7 @@ from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_pr
 from lockgate_coordinator.graph.code import brings_code
 from lockgate_coordinator.graph.destinations import destinations
 from lockgate_coordinator.graph.local_sinks import local_sinks
-from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.normalize import DEFAULT_FAILOVER, normalize
 from lockgate_coordinator.graph.slots import slot_shortage
 from lockgate_coordinator.graph.validate import validate
 from lockgate_coordinator.graph.warnings import warnings
@@ -36,6 +37,7 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
+from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
 from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
@@ -91,6 +93,7 @@ class JobService:
         self._dispatcher = dispatcher
         self._files = files
         self._cluster = cluster
+        self._reads = CheckpointReads(dispatcher, files, self._retained)
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -104,15 +107,17 @@ class JobService:
         if graph.confined:
             self._check_confined(graph, TRUST if request.trust_snapshot else "", call.caller)
         self._dispatcher.wait_recovered()
-        data = encode(graph)
+        data, submitted_unix_ms = encode(graph), unix_ms()
+        day = time.strftime("%Y%m%d-%H%M%S", time.gmtime(submitted_unix_ms / 1_000))
         record = m.JobRecord(
             job_key=key,
-            run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}",
+            run_id=f"{day}-{uuid.uuid4().hex[:8]}",
             graph_checksum=checksum(data),
-            submitted_unix_ms=time.time_ns() // 1_000_000,
+            submitted_unix_ms=submitted_unix_ms,
             restore_from=request.restore_from,
             allow_unmatched_state=request.allow_unmatched_state,
             storage=_own_storage(graph),
+            leader_failover=DEFAULT_FAILOVER,
         )
         known = self._dispatcher.submissions(lambda submissions: submissions.known(record))
         if known is not None:
@@ -272,7 +277,7 @@ class JobService:
     def Get(self, request: m.GetRequest, _call: UnaryCall) -> m.JobStatus:
         """The status of one job, running or ended."""
         self._dispatcher.wait_recovered()
-        status = self._dispatcher.call(lambda term: _status(term, request.job_key))
+        status = self._dispatcher.call(lambda term: _status(term, request.job_key, with_reads=request.with_reads))
         return self._ended(request.job_key) if status is None else status
 
     def List(self, _request: m.ListRequest, _call: UnaryCall) -> Later[None]:
@@ -291,15 +296,24 @@ class JobService:
     def ListCheckpoints(self, request: m.ListCheckpointsRequest, _call: UnaryCall) -> m.ListCheckpointsResponse:
         """Completed checkpoints and savepoints that still exist, newest first."""
 
+        self._dispatcher.wait_recovered()
+        key = request.job_key
+        return m.ListCheckpointsResponse(self._retained(key), self._reads.offsets(key) if request.offsets else ())
+
+    def _retained(self, key: str) -> tuple[m.CompletedCheckpoint, ...]:
+        """Of a job, running or ended, newest first. Raises Refused NOT_FOUND."""
+
         def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
-            runner = term.jobs.get(request.job_key)
+            runner = term.jobs.get(key)
             return None if runner is None else runner.checkpoints().all()
 
-        self._dispatcher.wait_recovered()
         found = self._dispatcher.call(checkpoints)
-        if found is None:
-            found = self._result(request.job_key).retained
-        return m.ListCheckpointsResponse(found)
+        return self._result(key).retained if found is None else found
+
+    def QueryState(self, request: m.QueryStateRequest, _call: UnaryCall) -> Later[m.StateAnswer]:
+        """What operators hold for some keys, all as of one completed checkpoint."""
+        self._dispatcher.wait_recovered()
+        return self._reads.query(request)
 
     def GetCheckpoint(self, request: m.GetCheckpointRequest, _call: UnaryCall) -> m.GetCheckpointResponse:
         """What each subtask contributed to a checkpoint that this leader has taken, as far as that is kept."""
@@ -374,7 +388,7 @@ class JobService:
         return leader
 
     def GetCluster(self, _request: m.GetClusterRequest, known: UnaryCall) -> m.ClusterStatus:
-        """Coordinators and task managers. A standby asks the leader for the task managers."""
+        """Coordinators and task managers. A standby asks the leader for all but the coordinators."""
         leader = self._cluster.leader
         coordinators = tuple(
             m.CoordinatorStatus(
@@ -387,15 +401,16 @@ class JobService:
             for contender in self._cluster.contenders()
         )
         try:
-            task_managers = self._dispatcher.call(lambda term: term.task_manager_statuses())
+            status = self._dispatcher.call(lambda term: term.cluster_status())
         except NotLeading:
-            task_managers = self._ask_leader(leader, known)
-        return m.ClusterStatus(leader, task_managers, coordinators)
+            status = self._ask_leader(leader, known)
+        return replace(status, leader=leader, coordinators=coordinators)
 
-    def _ask_leader(self, leader: m.LeaderRecord | None, known: UnaryCall) -> tuple[m.TaskManagerStatus, ...]:
+    def _ask_leader(self, leader: m.LeaderRecord | None, known: UnaryCall) -> m.ClusterStatus:
+        """What only the leader knows; without an answer it says so."""
         forwarded = any(name == FORWARDED_METADATA for name, _ in known.metadata)
         if leader is None or leader.address == self._address or forwarded:
-            return ()
+            return m.ClusterStatus(leader_silent=True)
         try:
             introduction = self._credentials.introduction(
                 Peer(leader.address, leader.instance), path("JobService", "GetCluster")
@@ -408,10 +423,10 @@ class JobService:
                     metadata=(*introduction.metadata, (FORWARDED_METADATA, "1")),
                 )
                 introduction.check(ended.initial_metadata())
-                return cast(m.ClusterStatus, answer).task_managers
+                return cast(m.ClusterStatus, answer)
         except grpc.RpcError as error:
             log.info("the leader %s did not report its task managers: %s", leader.address, error)
-            return ()
+            return m.ClusterStatus(leader_silent=True)
 
 
 def _check_timeout(timeout_ms: int) -> None:
@@ -437,9 +452,12 @@ def _known_result(term: LeaderTerm, key: str) -> tuple[m.JobResult | None, Persi
     return result, term.persistence
 
 
-def _status(term: LeaderTerm, key: str) -> m.JobStatus | None:
+def _status(term: LeaderTerm, key: str, *, with_reads: bool = False) -> m.JobStatus | None:
     runner = term.jobs.get(key) or term.ended.get(key)
-    return None if runner is None else runner.status()
+    if runner is None or not with_reads:
+        return None if runner is None else runner.status()
+    offset_ms = unix_ms() - monotonic_ms()
+    return replace(runner.status(), reads=runner.query(lambda job: job.attempts.counters.reads.history(offset_ms)))
 
 
 def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:

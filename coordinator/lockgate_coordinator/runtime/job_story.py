@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lockgate_common.clock import unix_us
 from lockgate_common.story_log import StoryLog
-from lockgate_proto.messages import JobEventKind, PrepareJob, StoryLine
+from lockgate_proto.messages import JobEventKind, KeepCopies, PrepareJob, StoryLine
 
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
@@ -86,7 +86,7 @@ class JobStory:
 
 def caused(body: do.ControlBody, cause_id: str) -> do.ControlBody:
     """The message with the id of the event that caused it; none for advice, which has no effects."""
-    return body if isinstance(body, PrepareJob) else replace(body, cause_id=cause_id)
+    return body if isinstance(body, PrepareJob | KeepCopies) else replace(body, cause_id=cause_id)
 
 
 def _is_routine(event: ev.Event) -> bool:

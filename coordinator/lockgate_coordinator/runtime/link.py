@@ -61,10 +61,15 @@ class TaskManagerLink:
 class Registration:
     """The registration of a task manager on a link."""
 
-    __slots__ = ("acknowledged", "link", "register", "task_manager_id")
+    __slots__ = ("acknowledged", "link", "register", "task_manager_id", "token")
 
-    def __init__(self, task_manager_id: str, register: Register, link: TaskManagerLink, acknowledged: int = 0) -> None:
-        """acknowledged: number of this leader's last message that the same process has received."""
+    def __init__(
+        self, task_manager_id: str, register: Register, link: TaskManagerLink, token: int, acknowledged: int = 0
+    ) -> None:
+        """token: the highest one that the process had seen. acknowledged: number of the last message that it had
+        received, of the leader with that token.
+        """
+        self.token = token
         self.task_manager_id = task_manager_id
         self.register = register
         self.link = link

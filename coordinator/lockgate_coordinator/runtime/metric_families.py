@@ -66,6 +66,9 @@ RECORDS_AHEAD = counter(
 RECORDS_FAILED = counter(
     "lockgate_operator_records_failed_total", "Records that failed in an operator and were skipped.", _OPERATOR
 )
+RECORDS_LOST = counter(
+    "lockgate_operator_records_lost_total", "Records that restarts have skipped in the mode at_most_once.", _OPERATOR
+)
 RECORDS = {
     "records_in": RECORDS_IN,
     "records_out": RECORDS_OUT,
@@ -73,6 +76,7 @@ RECORDS = {
     "records_malformed": RECORDS_MALFORMED,
     "records_ahead": RECORDS_AHEAD,
     "records_failed": RECORDS_FAILED,
+    "records_lost": RECORDS_LOST,
 }
 """By field of OperatorStatus."""
 

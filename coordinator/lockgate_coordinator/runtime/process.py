@@ -111,13 +111,7 @@ class Coordinator:
             Watchdog(self.dispatcher.actor, "decides", end_process),
             Watchdog(self._server.thread, "answers calls", end_process),
         )
-        self._follower = Follower(
-            settings,
-            self.coordinator_id,
-            self.elector.report_leader_gone,
-            self.elector.report_not_leading,
-            self.elector.report_unanswering,
-        )
+        self._follower = Follower(settings, self.coordinator_id, self.elector)
         self._serve(JobService(settings, self.address, self.dispatcher, files, self.elector))
 
     def _record(self) -> LeaderRecord:

@@ -10,12 +10,16 @@ subtask runs, or when the leader has survived the job for SETTLED_MS: jobs that 
 
 A leader that is stopped removes its marks. When one crashes, all jobs that it was recovering are suspects. The next
 leader recovers these one at a time, so that another crash identifies the culprit, and only that is counted.
+
+Leaders also die one after the other for reasons of their own, and a healthy job would be held back for that. So before
+a recovery whose death would be the last one allowed, the leader survives for PROVEN_MS without the job. One that dies
+meanwhile has not died of it, and nothing is counted; the tasks of an attempt that can be adopted run on. A job that is
+poison only ever ends leaders that were in good health until they touched it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -40,6 +44,8 @@ MAX_DEATHS = 3
 """The number of consecutive leaders that may die while recovering a job before it is held back."""
 
 SETTLED_MS = 5_000
+PROVEN_MS = 5_000
+"""How long a leader lives before it recovers a job that may be held back if it dies of it."""
 
 
 class RecoveryLine:
@@ -53,7 +59,10 @@ class RecoveryLine:
         self._persistence = persistence
         self._begun: dict[str, Timer | None] = {}  # by job key; None: its mark is being written
         self._deaths: dict[str, int] = {}  # of those begun, before this term
-        self._suspects: deque[tuple[JobRunner, int]] = deque()
+        self._suspects: list[tuple[JobRunner, int]] = []
+        self._begun_ms = monotonic_ms()  # the term
+        self._is_proven = False  # the leader has survived for PROVEN_MS
+        self._proof: Timer | None = None
         self._first: str | None = None  # the suspect whose turn it is
 
     def enter(self, runner: JobRunner, deaths: int) -> None:
@@ -69,6 +78,8 @@ class RecoveryLine:
             )
         elif deaths:
             log.warning("job %s: %s leaders died while they recovered it; it waits its turn", runner.key, deaths)
+            if deaths >= MAX_DEATHS - 1:
+                runner.wait(f"{deaths} leaders in a row died while they recovered it: this one lives without it first")
             self._suspects.append((runner, deaths))
             self._next()
         else:
@@ -91,6 +102,8 @@ class RecoveryLine:
 
         Each write follows the pending work of its job, so a job that hangs stays marked.
         """
+        if self._proof is not None:
+            self._proof.cancel()
         timers, self._begun = self._begun, {}
         for timer in timers.values():
             if timer is not None:
@@ -125,10 +138,22 @@ class RecoveryLine:
             self._begin(runner, 0)
 
     def _next(self) -> None:
-        if self._first is None and self._suspects:
-            runner, deaths = self._suspects.popleft()
-            self._first = runner.key
-            self._begin(runner, deaths)
+        """Begins with the suspect that the fewest leaders have died of, unless one is being recovered."""
+        if self._first is not None or not self._suspects:
+            return
+        runner, deaths = min(self._suspects, key=lambda suspect: suspect[1])
+        if deaths >= MAX_DEATHS - 1 and not self._is_proven:
+            if self._proof is None:
+                self._proof = self._actor.at(self._begun_ms + PROVEN_MS, self._prove)
+            return
+        self._suspects.remove((runner, deaths))
+        self._first = runner.key
+        self._begin(runner, deaths)
+
+    def _prove(self) -> None:
+        if not self._fence.over.is_set():
+            self._is_proven = True
+            self._next()
 
     def _begin(self, runner: JobRunner, deaths: int) -> None:
         """Marks the recovery durably before anything of the job is read: one worker does both, in this order."""

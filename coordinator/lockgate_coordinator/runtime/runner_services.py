@@ -39,6 +39,10 @@ class RunnerContext(Protocol):
         """Every subtask of the job runs: ends its recovery, and lets task managers with free slots prepare for it."""
         ...
 
+    def checkpoint_completed(self, job_key: str) -> None:
+        """The job has another completed checkpoint, which queries may read and of which copies may be kept."""
+        ...
+
     def ended_job(self, job_key: str) -> None:
         """The job has a durable result; its clean-up may begin."""
         ...

@@ -20,7 +20,7 @@ from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 
 log = logging.getLogger(__name__)
 
-_OFTEN = (JobEventKind.CHECKPOINT_COMPLETED, JobEventKind.FIRST_RECORD)
+_OFTEN = (JobEventKind.CHECKPOINT_COMPLETED, JobEventKind.FIRST_RECORD, JobEventKind.FIRST_COMMIT)
 _STATUS_PAUSE_MS = 100  # between two statuses when only numbers changed
 _SUBTASKS_A_MS = 10  # of a large job less often: a status names every subtask, and its watchers together take a core
 

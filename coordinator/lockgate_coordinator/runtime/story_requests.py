@@ -7,6 +7,7 @@ only.
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ class StoryRequests:
     def __init__(self, actor: Actor, send: Callable[[str, StoryRequest], bool]) -> None:
         self._actor = actor
         self._send = send
-        self._numbers = itertools.count(1)
+        # A task manager may answer a later leader with what an earlier one asked: numbers of terms must not meet.
+        self._numbers = itertools.count(secrets.randbits(62))
         self._asked: dict[int, _Asked] = {}
 
     def ask(

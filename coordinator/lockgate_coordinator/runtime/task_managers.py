@@ -31,6 +31,7 @@ from lockgate_proto.messages import (
     Register,
     Registered,
     Release,
+    StateQuery,
     StoryRequest,
     TaskManagerMessage,
 )
@@ -38,6 +39,7 @@ from lockgate_proto.release import own_release, release_problem
 
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor, Timer
+from lockgate_coordinator.runtime.heartbeat_pace import HeartbeatPace
 from lockgate_coordinator.runtime.link import MAX_QUEUED, Registration, TaskManagerLink
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.workers import KeyedWorkers
@@ -50,7 +52,10 @@ PROBE_AGAIN_MS = 50
 
 @dataclass(slots=True, eq=False)
 class TaskManager:
-    """One registered process. running: attempts that it reported or was ordered to run, with what it reported."""
+    """One registered process. running: attempts that it reported or was ordered to run, with what it reported.
+
+    knows_term: it has sent something with this term's token, so whatever has a lower one is older.
+    """
 
     task_manager_id: str
     exchange_address: str
@@ -58,10 +63,11 @@ class TaskManager:
     incarnation: str
     slots: int
     link: TaskManagerLink
-    session: Session[ControlBody | StoryRequest]
+    session: Session[ControlBody | StoryRequest | StateQuery]
     last_seen_ms: int
     release: Release | None = None
     running: dict[AttemptId, AttemptProgress | None] = field(default_factory=dict)
+    knows_term: bool = False
     away: bool = False
     grace: Timer | None = None
 
@@ -94,8 +100,10 @@ class TaskManagers:
         self._probes = probes
         self._listener = listener
         self._members: dict[str, TaskManager] = {}
+        self._releases: dict[Release | None, dict[str, None]] = {}  # of the members, with their ids
+        self._pace = HeartbeatPace(settings.heartbeat_ms, settings.heartbeat_timeout_ms)
         self._sequence = 0
-        self._last_beat_ms = monotonic_ms()
+        self._last_beat_ms, self._beat_after_ms = monotonic_ms(), settings.heartbeat_ms
         self._beat_timer: Timer | None = None
         self._trouble = RecurringLog()
         self._closed = False
@@ -114,6 +122,7 @@ class TaskManagers:
                 member.grace.cancel()
             member.link.close(code, reason)
         self._members.clear()
+        self._releases.clear()
 
     def all(self) -> tuple[TaskManager, ...]:
         """Every task manager that is not lost, by id."""
@@ -148,6 +157,9 @@ class TaskManagers:
             known = None
         if known is None:
             self._admit(registration)
+        elif known.knows_term and registration.token < self._token:
+            reason = "this registration is older than the last message of the same process"
+            registration.link.close(grpc.StatusCode.ABORTED, reason)
         else:
             self._readmit(known, registration)
 
@@ -156,12 +168,11 @@ class TaskManagers:
         name, release = f"task manager {registration.task_manager_id}", registration.register.release
         if problem := release_problem(own_release(), "this coordinator", release, name):
             return problem
-        others = (other for other in self.all() if other.task_manager_id != registration.task_manager_id)
-        found = (
-            release_problem(other.release or Release(), f"task manager {other.task_manager_id}", release, name)
-            for other in others
-        )
-        return next(filter(None, found), "")
+        for known, members in self._releases.items():
+            other = next((member for member in members if member != registration.task_manager_id), "")
+            if other and (problem := release_problem(known or Release(), f"task manager {other}", release, name)):
+                return problem
+        return ""
 
     def _may_be_alive(self, known: TaskManager, registration: Registration) -> bool:
         """Whether two living processes may use one id. A restart shows by the same exchange or the broken stream."""
@@ -210,8 +221,10 @@ class TaskManagers:
             monotonic_ms(),
             register.release,
             _running(register),
+            registration.token >= self._token,
         )
         self._members[fresh.task_manager_id] = fresh
+        self._releases.setdefault(fresh.release, {})[fresh.task_manager_id] = None
         self._greet(fresh)
         log.info(
             "task manager %s registered: %s slots, exchange %s, pid %s, runs %s attempts",
@@ -226,7 +239,11 @@ class TaskManagers:
     def _readmit(self, known: TaskManager, registration: Registration) -> None:
         log.info("task manager %s registered again over a new stream", known.task_manager_id)
         known.link.close(grpc.StatusCode.ABORTED, "replaced by a newer stream of the same task manager")
-        known.session.resume(registration.acknowledged)
+        if registration.token >= self._token:
+            known.session.resume(registration.acknowledged)
+            known.knows_term = True
+        else:  # it counts messages of another leader
+            known.session.renumber(registration.acknowledged)
         known.link, known.away = registration.link, False
         known.slots = registration.register.slots
         known.running |= _running(registration.register)
@@ -240,10 +257,17 @@ class TaskManagers:
         self._listener.task_manager_added(known)
 
     def _greet(self, task_manager: TaskManager) -> None:
-        task_manager.link.send(self._message(task_manager, Registered(self._settings.heartbeat_ms)))
+        task_manager.link.send(self._message(task_manager, Registered(self._interval_ms, takes_batches=True)))
+
+    @property
+    def _interval_ms(self) -> int:
+        return self._pace.interval_ms(len(self._members))
 
     def _message(
-        self, task_manager: TaskManager, body: ControlBody | StoryRequest | Registered | Heartbeat, sequence: int = 0
+        self,
+        task_manager: TaskManager,
+        body: ControlBody | StoryRequest | StateQuery | Registered | Heartbeat,
+        sequence: int = 0,
     ) -> CoordinatorMessage:
         return CoordinatorMessage(self._token, body, sequence, task_manager.session.handled)
 
@@ -258,6 +282,7 @@ class TaskManagers:
         member.last_seen_ms = monotonic_ms()
         if message.token < self._token:
             return  # sent to an earlier leader: only a sign of life
+        member.knows_term = True
         if not member.session.receive(message.sequence, message.acknowledged):
             return
         body = message.body
@@ -321,11 +346,15 @@ class TaskManagers:
 
     def _remove(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
         del self._members[task_manager.task_manager_id]
+        alike = self._releases[task_manager.release]
+        del alike[task_manager.task_manager_id]
+        if not alike:
+            del self._releases[task_manager.release]
         if task_manager.grace is not None:
             task_manager.grace.cancel()
         self._listener.task_manager_lost(task_manager, reason, planned=planned)
 
-    def send(self, task_manager_id: str, body: ControlBody | StoryRequest) -> bool:
+    def send(self, task_manager_id: str, body: ControlBody | StoryRequest | StateQuery) -> bool:
         """Queues a message with this term's token, also for the next stream. False if it is not registered."""
         member = self._members.get(task_manager_id)
         if member is None:
@@ -342,8 +371,9 @@ class TaskManagers:
         now = monotonic_ms()
         self._sequence += 1
         # A leader that was stopped for a while must not take its own silence for that of task managers.
-        stalled = max(0, now - self._last_beat_ms - 2 * self._settings.heartbeat_ms)
-        self._last_beat_ms = now
+        stalled = max(0, now - self._last_beat_ms - 2 * self._beat_after_ms)
+        self._last_beat_ms, self._beat_after_ms = now, self._interval_ms
+        beat = Heartbeat(self._sequence, interval_ms=self._beat_after_ms)
         for task_manager in self.all():
             task_manager.last_seen_ms += stalled
             if task_manager.away:
@@ -353,8 +383,8 @@ class TaskManagers:
             elif len(task_manager.session) > MAX_QUEUED:
                 self._lose(task_manager, f"it has acknowledged none of {MAX_QUEUED} messages")
             else:
-                task_manager.link.send(self._message(task_manager, Heartbeat(self._sequence)))
-        self._beat_timer = self._actor.at(now + self._settings.heartbeat_ms, self._beat)
+                task_manager.link.send(self._message(task_manager, beat))
+        self._beat_timer = self._actor.at(now + self._beat_after_ms, self._beat)
 
 
 def _running(register: Register) -> dict[AttemptId, AttemptProgress | None]:

@@ -7,7 +7,7 @@ import datetime
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar, assert_never
@@ -22,6 +22,8 @@ from lockgate_proto.messages import (
     AttemptId,
     CancelAttempt,
     CheckpointCommitted,
+    ClusterStatus,
+    CompletedCheckpoint,
     DeclineCheckpoint,
     FirstRecord,
     Heartbeat,
@@ -29,27 +31,35 @@ from lockgate_proto.messages import (
     JobEventKind,
     JobRecord,
     JobResult,
+    OperatorKeys,
+    ReportBatch,
     SplitsDiscovered,
+    StateAnswer,
     StoryAnswer,
     SubtaskCounters,
-    SubtaskId,
     SubtaskReport,
     TaskManagerMessage,
     TaskManagerStatus,
 )
 
 from lockgate_coordinator.graph.slots import (
+    AttemptEnded,
+    RunningAttempt,
     SlotEvent,
     SlotPool,
     SlotsGranted,
     SlotsReleased,
+    SlotsRequested,
     SlotsShort,
     TaskManagerAdded,
+    TaskManagerEnded,
     TaskManagerRemoved,
     TimePassed,
     WakePool,
 )
 from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.job.adoption import may_go_on
+from lockgate_coordinator.runtime.absent_task_managers import AbsentTaskManagers
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.clean_ups import CleanUps
 from lockgate_coordinator.runtime.coordinator_services import CoordinatorServices
@@ -61,7 +71,10 @@ from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.recovery_line import RecoveryLine
 from lockgate_coordinator.runtime.removals import Removals
 from lockgate_coordinator.runtime.runner_services import RunnerServices
+from lockgate_coordinator.runtime.standby_copies import StandbyCopies
+from lockgate_coordinator.runtime.state_queries import Query, StateQueries
 from lockgate_coordinator.runtime.story_requests import StoryParts, StoryRequests
+from lockgate_coordinator.runtime.subtask_reports import reports_in
 from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_coordinator.runtime.views import status_of
@@ -102,8 +115,11 @@ class LeaderTerm:
         self._forgotten: set[str] = set()  # results deleted while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
+        self._absent = AbsentTaskManagers(services.actor, services.probes, self._pool.awaits, self._will_not_come)
         self.task_managers = TaskManagers(grant.token, services.settings, services.actor, services.probes, self)
         self.stories = StoryRequests(services.actor, self.task_managers.send)
+        self.queries = StateQueries(services.actor, self.task_managers.send)
+        self._copies = StandbyCopies(self.task_managers.send, self._free_slots)
         # Calls that still hang from an earlier term of this process are fenced, so this term does not wait.
         self.workers = services.workers.group(f"term {grant.token}")
         self.deletions = services.deletions.group(f"term {grant.token}")
@@ -222,6 +238,7 @@ class LeaderTerm:
         for job in [*self.jobs.values(), *self.ended.values()]:
             job.close(WatchEnd.LEADERSHIP_LOST)
         self.stories.close()
+        self.queries.close()
         for known in (self.jobs_known, self.results_known):
             if not known.done():
                 known.set_exception(Stopped("this coordinator no longer leads"))
@@ -264,8 +281,10 @@ class LeaderTerm:
     def ended_job(self, job_key: str) -> None:
         """The job has a durable result; its clean-up may begin."""
         runner = self.jobs.pop(job_key)
+        self.queries.ended(job_key)
         self.line.through(job_key, has_ended=True)
         self._clean_ups.begin(job_key, runner.record.run_id)
+        self._copies.ended(runner, self._free_slots())
         if runner.result is not None:
             self.results[job_key] = runner.result
         self.ended[job_key] = runner
@@ -279,37 +298,49 @@ class LeaderTerm:
 
     def runs(self, job_key: str) -> None:
         self.line.through(job_key)
-        self._prepare(self.jobs[job_key], {task_manager.task_manager_id for task_manager in self._pool.task_managers()})
+        self._copies.runs(self.jobs[job_key])
+        self._prepare(self.jobs[job_key], [task_manager.task_manager_id for task_manager in self._pool.task_managers()])
 
-    def _prepare(self, runner: JobRunner, task_manager_ids: set[str]) -> None:
+    def _prepare(self, runner: JobRunner, task_manager_ids: Iterable[str]) -> None:
         advice = runner.preparation()
         if advice is None:
             return
-        for task_manager in self._pool.task_managers():
-            if task_manager.free_slots > 0 and task_manager.task_manager_id in task_manager_ids:
-                self.task_managers.send(
-                    task_manager.task_manager_id, dataclasses.replace(advice, slots=task_manager.free_slots)
-                )
+        for name in task_manager_ids:
+            if free := self._pool.free_on(name):
+                self.task_managers.send(name, dataclasses.replace(advice, slots=free))
 
     def _settle_running(self, task_manager: TaskManager) -> None:
         """Passes running attempts to their JobMasters; cancels those of jobs that have ended."""
         for attempt, progress in list(task_manager.running.items()):
             runner = self.jobs.get(attempt.job_key)
-            if runner is not None and (not runner.is_read or runner.record.run_id == attempt.run_id):
+            if runner is not None and runner.handles(attempt.run_id):
                 still = ev.StillRunning(task_manager.task_manager_id, attempt, progress)
                 self.services.actor.tell(partial(runner.handle_of, attempt.run_id, still))
             elif not self.recovering:  # before that, the job may not be listed yet
                 self.task_managers.send(task_manager.task_manager_id, CancelAttempt(attempt, "the job has ended"))
+                self.slots(AttemptEnded(task_manager.task_manager_id, attempt.job_key, attempt.attempt))
 
     def task_manager_added(self, task_manager: TaskManager) -> None:
         name = task_manager.task_manager_id
         self._settle_running(task_manager)
-        self.slots(TaskManagerAdded(name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation))
+        running = tuple(self._claims(task_manager))
+        added = (name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation, running)
+        self.slots(TaskManagerAdded(*added))
         for runner in self.jobs.values():
-            self._prepare(runner, {name})
+            self._prepare(runner, (name,))
+
+    def _claims(self, task_manager: TaskManager) -> Iterator[RunningAttempt]:
+        """The attempts there that may be adopted, of jobs that exist as far as that is known yet; older ones first."""
+        for attempt, progress in sorted(task_manager.running.items(), key=lambda item: item[0].attempt):
+            runner = self.jobs.get(attempt.job_key)
+            is_ours = not self._is_listed if runner is None else runner.handles(attempt.run_id)
+            if progress is not None and is_ours and may_go_on(progress):
+                slots = len({item.subtask for item in progress.subtasks})
+                yield RunningAttempt(attempt.job_key, attempt.attempt, slots)
 
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
         self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first, so that its slots are not granted again
+        self.queries.lost(task_manager.task_manager_id)
         for runner in list(self.jobs.values()):
             runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, planned))
 
@@ -318,33 +349,41 @@ class LeaderTerm:
         match message.body:
             case Heartbeat(counters=counters):
                 self._count(name, counters)
+            case (
+                ReportBatch()
+                | SubtaskReport()
+                | AcknowledgeCheckpoint()
+                | DeclineCheckpoint()
+                | CheckpointCommitted()
+                | FirstRecord()
+            ) as body:
+                for reported, reports in reports_in(body):
+                    self._to(reported, name, *reports)
             case SplitsDiscovered(attempt=attempt) as found:
                 self._to(attempt, name, ev.SplitsFound(found))
             case AttemptGone(attempt=attempt) as gone:
                 self._to(attempt, name, ev.Gone(name, gone))
-            case SubtaskReport(subtask=subtask) as report:
-                self._to(_attempt(subtask), name, ev.Reported(report))
-            case AcknowledgeCheckpoint(subtask=subtask) as acknowledge:
-                self._to(_attempt(subtask), name, ev.Acknowledged(acknowledge))
-            case DeclineCheckpoint(subtask=subtask) as decline:
-                self._to(_attempt(subtask), name, ev.Declined(decline))
-            case CheckpointCommitted(subtask=subtask) as committed:
-                self._to(_attempt(subtask), name, ev.Committed(committed))
-            case FirstRecord(subtask=subtask) as first:
-                self._to(_attempt(subtask), name, ev.FirstRecordSeen(first))
+                if attempt is not None:
+                    self.slots(AttemptEnded(name, attempt.job_key, attempt.attempt))
             case StoryAnswer() as answer:
                 self.stories.answer(name, answer)
+            case StateAnswer() as answer:
+                self.queries.answer(name, answer)
             case other:
                 log.warning("task manager %s sent an unexpected message: %s", name, other)
 
-    def _to(self, attempt: AttemptId | None, task_manager_id: str, report: ev.Report) -> None:
+    def _to(self, attempt: AttemptId | None, task_manager_id: str, *reports: ev.Report) -> None:
+        """Reports of one message on one attempt."""
         if attempt is None:
             return
-        runner, told = self.jobs.get(attempt.job_key), ev.TaskManagerReport(task_manager_id, report)
-        if runner is not None:
-            runner.handle_of(attempt.run_id, told)
-        elif not self._is_listed and not isinstance(report, ev.CountersReported):
-            self._early.append((attempt, told))
+        runner = self.jobs.get(attempt.job_key)
+        if runner is not None and len(reports) == 1:
+            runner.handle_of(attempt.run_id, ev.TaskManagerReport(task_manager_id, reports[0]))
+        elif runner is not None:
+            runner.handle_of(attempt.run_id, ev.TaskManagerReports(task_manager_id, reports))
+        elif not self._is_listed:
+            kept = (report for report in reports if not isinstance(report, ev.CountersReported))
+            self._early += [(attempt, ev.TaskManagerReport(task_manager_id, report)) for report in kept]
 
     def _count(self, task_manager_id: str, counters: tuple[SubtaskCounters, ...]) -> None:
         by_job: dict[AttemptId, list[SubtaskCounters]] = {}
@@ -377,10 +416,27 @@ class LeaderTerm:
         run_id = runner.record.run_id if runner is not None else run_id
         return self.stories.ask(job_key, run_id, names, lines, remarks)
 
+    def query(
+        self, key: str, checkpoint: CompletedCheckpoint, operators: tuple[OperatorKeys, ...], *, is_newest: bool
+    ) -> tuple[CompletedCheckpoint, Future[StateAnswer]]:
+        """Reads keys of a completed checkpoint, see StateQueries, and returns the one that answers."""
+        present = [each.task_manager_id for each in self.task_managers.all() if not each.away]
+        run_id = self.jobs[key].record.run_id if key in self.jobs else ""
+        return self.queries.ask(Query(key, run_id, checkpoint, operators, is_newest), present)
+
+    def checkpoint_completed(self, job_key: str) -> None:
+        runner = self.jobs.get(job_key)
+        known = runner.query(lambda master: master.checkpoints()) if runner is not None else None
+        if runner is not None and known is not None and known.newest is not None:
+            self.queries.completed(job_key, runner.record.run_id, known.newest)
+            self._copies.completed(runner)
+
     # -- slots --------------------------------------------------------------------------------------------------------
 
     def slots(self, event: SlotEvent) -> None:
         """Gives an event to the SlotPool and passes its answers on."""
+        if isinstance(event, SlotsRequested):
+            event = self._copies.preferring(event)
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
                 case SlotsGranted(job_key, request, slots):
@@ -393,6 +449,13 @@ class LeaderTerm:
                     self._pool_timer = self.services.actor.at(at_ms, lambda: self.slots(TimePassed()))
                 case _:
                     assert_never(effect)
+        if isinstance(event, SlotsRequested) and event.addresses:
+            until_ms = monotonic_ms() + max(event.grace_ms, event.running_grace_ms)
+            self._absent.look_for(event.addresses, until_ms)
+
+    def _will_not_come(self, task_manager_id: str) -> None:
+        if not self.fence.over.is_set():
+            self.slots(TaskManagerEnded(task_manager_id))
 
     def _notify(self, job_key: str, event: ev.Event) -> None:
         runner = self.jobs.get(job_key)
@@ -401,9 +464,17 @@ class LeaderTerm:
         else:
             self.slots(SlotsReleased(job_key))
 
+    def _free_slots(self) -> dict[str, int]:
+        return {found.task_manager_id: found.free_slots for found in self._pool.task_managers()}
+
     def slot_counts(self) -> tuple[int, ...]:
         """Slots of every registered task manager."""
         return tuple(task_manager.slots for task_manager in self._pool.task_managers())
+
+    def cluster_status(self) -> ClusterStatus:
+        """What only the leader knows of the cluster."""
+        trouble = (self.suspended_because or "it does not answer") if self.suspended else ""
+        return ClusterStatus(task_managers=self.task_manager_statuses(), zookeeper_trouble=trouble)
 
     def task_manager_statuses(self) -> tuple[TaskManagerStatus, ...]:
         """Every registered task manager, by id."""
@@ -418,7 +489,3 @@ class LeaderTerm:
             )
             for task_manager in self._pool.task_managers()
         )
-
-
-def _attempt(subtask: SubtaskId | None) -> AttemptId | None:
-    return None if subtask is None else subtask.attempt

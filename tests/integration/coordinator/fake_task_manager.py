@@ -118,7 +118,7 @@ class FakeTaskManager:
         self.wait(lambda: self.ended_well or self.status is not None)
 
     def stop_listening(self) -> None:
-        """The port refuses; the stream stands, as after a SIGKILL that the network has not told yet."""
+        """The port refuses; the stream stands, as after a SIGKILL that the network has not reported yet."""
         self._listener.close()
 
     def break_stream(self) -> None:
@@ -246,6 +246,9 @@ class FakeTaskManager:
                 self.report(m.SubtaskPhase.SUBTASK_RUNNING)
                 if self.exhausted:
                     self.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)
+            case m.StateQuery(request=number, operators=operators):
+                values = tuple(m.KeyedValue(each.operator_id, key) for each in operators for key in each.keys)
+                self.send(m.StateAnswer(number, m.QueryOutcome.ANSWERED, values))
             case m.DrainSources():
                 self.report(m.SubtaskPhase.SUBTASK_EXHAUSTED)  # and what was read has flown out
             case m.CancelAttempt(attempt=attempt) if attempt is not None:

@@ -51,7 +51,7 @@ ROLES = sorted(role.value for role in Role)
 
 @dataclass
 class MutualCluster:
-    """A leader that asks for certificates, and who has one, by name."""
+    """A leader that asks for certificates, and callers with one, by name."""
 
     leader: Coordinator
     server: TlsFiles
@@ -141,14 +141,14 @@ def test_no_rpc_without_a_certificate_of_the_authority(cluster: MutualCluster, n
         ("mistaken", "has a certificate that is not of the authority .*set tls.authority"),
     ],
 )
-def test_a_client_is_told_the_missing_setting(
+def test_a_client_learns_which_setting_is_missing(
     cluster: MutualCluster,
     name: str,
     sentence: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(directory, "FIRST_ANSWER_MS", 3_000)  # it is not let in
+    monkeypatch.setattr(directory, "FIRST_ANSWER_MS", 500)  # it is not let in
     with cluster.client(name, SECRET.secret) as client:
         poll(lambda: re.match(f"{cluster.leader.address} .*{sentence}", _error(client)))
     files = cluster.clients[name]

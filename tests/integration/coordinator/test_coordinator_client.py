@@ -74,7 +74,8 @@ def leader(new_coordinator: NewCoordinator) -> Coordinator:
 
 
 @pytest.fixture
-def impostor(leader: Coordinator) -> Iterator[Callable[..., Impostor]]:
+def impostor(leader: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Impostor]]:
+    monkeypatch.setattr("lockgate.client.client.UNPROVEN_MS", 300)  # so long a stranger may be a leader of before
     made: list[Impostor] = []
 
     def make(behind: str = "") -> Impostor:

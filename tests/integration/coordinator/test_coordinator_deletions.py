@@ -109,7 +109,7 @@ def _fail_twice(patch: pytest.MonkeyPatch, where: str) -> threading.Event:
     return failed
 
 
-def test_of_a_job_that_has_ended_the_leader_keeps_no_snapshot_and_no_graph(running: Start) -> None:
+def test_the_leader_keeps_no_snapshot_and_no_graph_of_an_ended_job(running: Start) -> None:
     leader, api, _, run_id = running(checkpoints=1)
 
     def kept() -> bool:

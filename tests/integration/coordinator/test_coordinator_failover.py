@@ -266,6 +266,17 @@ def test_a_clean_stop_hands_over_at_once(new_coordinator: NewCoordinator, caller
     assert caller(standby).status("job").job_key == "job"
 
 
+def test_the_cluster_status_says_that_zookeeper_is_away(
+    new_coordinator: NewCoordinator, caller: NewCaller, server: EmbeddedZooKeeper
+) -> None:
+    api = caller(leading(new_coordinator()))
+    assert not api("GetCluster", m.GetClusterRequest()).zookeeper_trouble
+    server.stop()
+    poll(lambda: api("GetCluster", m.GetClusterRequest()).zookeeper_trouble)
+    server.start()
+    poll(lambda: not api("GetCluster", m.GetClusterRequest()).zookeeper_trouble)
+
+
 def test_a_zombie_writes_nothing_and_steps_down(
     new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager, server: EmbeddedZooKeeper
 ) -> None:
@@ -298,8 +309,8 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
     first = m.CompletedCheckpoint(1, stored.pointer, stored.checksum, token=grant.token)
     records.add_checkpoint(grant, "job", first)
     server.lead("default", "new")
-    told: list[str] = []
-    fence = TermFence(grant, threading.Event(), told.append)
+    reported: list[str] = []
+    fence = TermFence(grant, threading.Event(), reported.append)
     old, removals = Persistence(fence, store, "default", files), Removals(fence, store, "default", files)
     metadata = m.CheckpointMetadata(1, "job", "run", 2, m.CheckpointKind.CHECKPOINT, grant.token)
     checkpoint = PersistCheckpoint(metadata, m.CompletedCheckpoint(2))
@@ -315,7 +326,7 @@ def test_the_writes_of_a_zombie_are_refused_one_by_one(server: EmbeddedZooKeeper
     for write in writes:
         with pytest.raises(Stopped):
             write()
-    assert len(told) == len(writes)
+    assert len(reported) == len(writes)
     assert _everything(server) == before
     removals.clean_up("job", "run")
     assert (storage / "default" / "job" / "run" / "chk-1" / "_metadata").read_bytes() == b"the first"

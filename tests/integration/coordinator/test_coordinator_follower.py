@@ -35,12 +35,33 @@ SECRET = Credentials(secret="a secret of this test")
 NewFollower = Callable[..., Follower]
 
 
+class Reports:
+    """What a follower reports, as (name, token) in order."""
+
+    def __init__(self, unanswering: Callable[[int], None] = lambda _: None) -> None:
+        self.report_unanswering = unanswering
+        self.silence: queue.Queue[tuple[str, int]] = queue.Queue()
+
+    def report_leader_gone(self, token: int) -> None: ...
+
+    def report_not_leading(self, token: int) -> None: ...
+
+    def report_silent(self, token: int, patience_ms: int) -> None:
+        assert patience_ms >= 1_000
+        self.silence.put(("silent", token))
+
+    def report_answered(self, token: int) -> None:
+        self.silence.put(("answered", token))
+
+
 class CutOffLeader:
     """Beats as the leader of token 1, whoever leads by now, and notes who asked it under which token."""
 
     def __init__(self, port: int) -> None:
         self.requests: queue.Queue[FollowRequest] = queue.Queue()
         self._over = threading.Event()
+        self.may_beat = threading.Event()
+        self.may_beat.set()
         self._pool = ThreadPoolExecutor(4, "cut-off-leader")
         self._server = grpc.server(self._pool, options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler("FollowService", self),))
@@ -55,6 +76,9 @@ class CutOffLeader:
         context.send_initial_metadata(answer)
         self.requests.put(request)
         while context.is_active() and not self._over.wait(0.05):
+            while not self.may_beat.wait(0.05):
+                if self._over.is_set() or not context.is_active():
+                    return
             yield LeaderBeat(1, True, "former")
 
     def stop(self) -> None:
@@ -65,7 +89,7 @@ class CutOffLeader:
 
 @pytest.fixture
 def former() -> Iterator[CutOffLeader]:
-    leader = CutOffLeader(*choose(1))  # one that nobody takes while a test has stopped it
+    leader = CutOffLeader(*choose(1))  # one that nothing else takes while a test has stopped it
     yield leader
     leader.stop()
 
@@ -74,11 +98,11 @@ def former() -> Iterator[CutOffLeader]:
 def new_follower(tmp_path: Path) -> Iterator[NewFollower]:
     made: list[Follower] = []
 
-    def make(unanswering: Callable[[int], None] = lambda _: None) -> Follower:
+    def make(unanswering: Callable[[int], None] = lambda _: None, reports: Reports | None = None) -> Follower:
         settings = CoordinatorSettings(
             zookeeper="127.0.0.1:1", storage=str(tmp_path), heartbeat_ms=50, credentials=SECRET
         )
-        follower = Follower(settings, "standby", lambda _: None, lambda _: None, unanswering)
+        follower = Follower(settings, "standby", reports or Reports(unanswering))
         made.append(follower)
         follower.start()
         return follower
@@ -142,6 +166,31 @@ def test_a_leader_that_never_answered_is_reported_although_its_port_is_open(
     tokens: queue.Queue[int] = queue.Queue()
     new_follower(unanswering=tokens.put).follow(mute, 1)
     assert tokens.get(timeout=WAIT_S) == 1
+
+
+def test_a_leader_whose_port_is_open_and_that_sends_nothing_is_reported_as_silent(
+    mute: LeaderRecord, new_follower: NewFollower
+) -> None:
+    reports = Reports()
+    new_follower(reports=reports).follow(mute, 1)
+    for _ in range(3):
+        assert reports.silence.get(timeout=WAIT_S) == ("silent", 1), "again and again, as long as it is"
+
+
+def test_a_leader_that_sends_heartbeats_again_has_answered(
+    former: CutOffLeader, new_follower: NewFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A health check that is answered counts as well, and would hide that heartbeats do."""
+    monkeypatch.setattr("lockgate_coordinator.runtime.follow._is_answer", lambda _: False)
+    reports = Reports()
+    new_follower(reports=reports).follow(former.record, 1)
+    former.requests.get(timeout=WAIT_S)
+    former.may_beat.clear()
+    while reports.silence.get(timeout=WAIT_S) != ("silent", 1):
+        pass
+    former.may_beat.set()
+    while reports.silence.get(timeout=WAIT_S) != ("answered", 1):
+        pass
 
 
 def test_a_leader_that_answers_other_calls_does_not_count_as_stuck(

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lockgate_common.security import Credentials
+from lockgate_common.serving import wrong_tries
 from lockgate_common.story import IllegalTransition
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
@@ -53,6 +54,9 @@ def test_a_submitted_job_is_deployed_and_takes_checkpoints(
     assert isinstance(deploy, m.Deploy)
     assert deploy.attempt == m.AttemptId("job", answer.run_id, 1)
     assert len(places(deploy)) == 8
+    deployed = layout_of(deploy).graph
+    assert deployed is not None
+    assert deployed.leader_failover is m.LeaderFailover.LEADER_FAILOVER_REATTACH, "the default of new jobs"
     found = {place.exchange_address: place.incarnation for place in layout_of(deploy).participants}
     assert found == {first.exchange: first.incarnation, second.exchange: second.incarnation}
     status = api.until("job", lambda status: status.checkpoints_completed >= 2)
@@ -114,7 +118,10 @@ def test_a_graph_that_cannot_run_is_refused_with_every_problem(
 CODE = m.Vertex("code", operators=(m.Operator("code", kind=m.KeyedProcess(("k",), b"a pickle", "", "k STRING")),))
 
 
-def test_jobs_are_for_holders_of_the_secret(leader: Coordinator, caller: NewCaller) -> None:
+def test_jobs_are_for_holders_of_the_secret(
+    leader: Coordinator, caller: NewCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrong_tries, "_FIRST_S", 0.0)  # each wrong call would be answered later than the one before
     stranger = caller(leader, Credentials())
     assert caller(leader)("Submit", m.SubmitRequest("job", graph())).created
     for method, request in (
@@ -460,7 +467,7 @@ def test_health_and_reflection_list_the_services(
     standby = caller(new_coordinator())
     for name in ("", "lockgate.v1.JobService", "lockgate.v1.ControlService", "lockgate.v1.FollowService"):
         assert health(api, name) == health(standby, name) == serving
-    poll(lambda: health(api, "lockgate.leader") == serving)  # told a moment after the term has begun
+    poll(lambda: health(api, "lockgate.leader") == serving)  # published a moment after the term has begun
     assert health(standby, "lockgate.leader") == not_serving
     stub = reflection_pb2_grpc.ServerReflectionStub(api._channel)
     asked = reflection_pb2.ServerReflectionRequest(list_services="")

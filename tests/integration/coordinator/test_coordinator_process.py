@@ -187,6 +187,30 @@ def test_a_killed_leader_is_followed_within_a_moment_and_the_job_continues(
     assert second.end() == 0
 
 
+def test_a_frozen_leader_is_replaced_before_its_session_ends_and_steps_down_when_it_goes_on(
+    new_process: Callable[..., Process], retrieval: LeaderRetrieval
+) -> None:
+    first = new_process(session_timeout_ms=LONG_SESSION_MS).ready()
+    assert retrieval.wait(WAIT_MS) is not None
+    second = new_process().ready()
+    poll(lambda: "follows this leader" in first.log.read_text())
+    first.popen.send_signal(signal.SIGSTOP)
+    leader = retrieval.wait(LONG_SESSION_MS // 2, newer_than=1)
+    assert leader is not None
+    assert leader.address == second.address
+    poll(lambda: "token 2 was granted" in second.log.read_text())
+    # The second: on a busy machine not even its port answers in time.
+    grounds = (Grounds.MUTE, Grounds.UNANSWERED)
+    assert any(f"token 2 was granted: {ground.value}" in second.log.read_text() for ground in grounds)
+    first.end_freeze()
+    poll(lambda: "election: Revoked" in first.log.read_text())
+    assert first.popen.poll() is None, "it lives on as a standby"
+    assert retrieval.current() == leader
+    assert second.end() == 0
+    assert retrieval.wait(WAIT_MS, newer_than=2) is not None
+    assert first.end() == 0
+
+
 def test_a_terminated_leader_hands_over_at_once(
     new_process: Callable[..., Process], retrieval: LeaderRetrieval
 ) -> None:

@@ -43,7 +43,7 @@ UNKNOWN = ("nobody", "wrong", "ended", "removed", "jwt ended", "jwt of another k
 
 
 def _with(*roles: str) -> set[str]:
-    """Who has one of these roles, by a token or a JWT."""
+    """Callers with one of these roles, by a token or a JWT."""
     return {*roles, *(f"jwt {role}" for role in roles if role in ROLES)}
 
 
@@ -59,6 +59,7 @@ MAY = {
     "GetCheckpoint": READ,
     "GetStory": READ,
     "GetCluster": READ,
+    "QueryState": SUBMIT,
     "Submit": SUBMIT,
     "Cancel": OPERATE,
     "Release": OPERATE,
@@ -149,7 +150,7 @@ def test_every_rpc_of_an_exchange_with_every_role(cluster: TestingCluster) -> No
 
 
 def _who_may(cluster: TestingCluster, address: str, callers: Sequence[str]) -> dict[str, set[str]]:
-    """By rpc. Where it is served, nobody else gets further than to the refusal that belongs to what was shown."""
+    """By rpc. Where it is served, no other caller gets further than to the refusal that belongs to what was shown."""
     found: dict[str, set[str]] = {}
     with grpc.insecure_channel(address) as channel:
         for name, path in PATHS.items():

@@ -71,7 +71,7 @@ def test_more_streams_than_threads_are_all_answered(
         last = api("Cancel", m.CancelRequest("job")).state
         assert last is not m.JobState.RUNNING
         for watch in watches:
-            assert [update.update for update in watch][-1] is not None  # everybody hears the end
+            assert [update.update for update in watch][-1] is not None  # every watcher gets the end
         assert threads_of_the_server() < 100
     finally:
         silent.set()
@@ -243,11 +243,11 @@ def test_a_health_watch_receives_every_change(leader: Coordinator, api: Caller) 
 
 
 def test_the_watchdog_notices_a_loop_that_does_not_turn() -> None:
-    thread, go_on, told = LoopThread("rpc-loop"), threading.Event(), threading.Event()
-    dog = Watchdog(thread, "answers calls", told.set, 0.2)
+    thread, go_on, reported = LoopThread("rpc-loop"), threading.Event(), threading.Event()
+    dog = Watchdog(thread, "answers calls", reported.set, 0.2)
     thread.post(lambda: go_on.wait(WAIT_S) and None)
     dog.start()
-    assert told.wait(WAIT_S)
+    assert reported.wait(WAIT_S)
     go_on.set()
     dog.stop()
     thread.close()

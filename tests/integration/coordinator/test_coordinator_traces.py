@@ -142,7 +142,7 @@ def test_a_receiver_that_is_away_holds_nothing_up_and_is_logged_once(
     assert "lockgate_traces_total" in leader.metrics_page.render()[1].decode()
 
 
-def test_what_does_not_fit_is_dropped_at_once() -> None:
+def test_spans_beyond_the_queue_are_dropped_at_once() -> None:
     export = TraceExport("http://127.0.0.1:9", "c", "default")
     for _ in range(WAITING + 5):
         export.offer(lambda: (Span("checkpoint", 0, 1),))
@@ -158,6 +158,6 @@ def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "endpoint", ["collector:4317", "http://collector", "ftp://c:1", "http://user:word@c:1", "http://"]
 )
-def test_what_is_no_receiver_is_refused(new_coordinator: NewCoordinator, endpoint: str) -> None:
+def test_an_address_that_is_no_receiver_is_refused(new_coordinator: NewCoordinator, endpoint: str) -> None:
     with pytest.raises(SettingsError, match=r"^otlp: .* is no receiver; give http://host:port or https://host:port$"):
         new_coordinator(otlp=endpoint)

@@ -166,7 +166,7 @@ class JobMasterMachine(RuleBasedStateMachine):
             mark = (self.durable.token, number)
             assert self.triggered.setdefault(body.checkpoint_id, mark) == mark, "two checkpoints with one id"
         if isinstance(body, NotifyCheckpointComplete):
-            assert body.checkpoint_id in self.durable.completed, "told before it was durable"
+            assert body.checkpoint_id in self.durable.completed, "notified before it was durable"
         if name not in self.alive:
             self.bag.append(events.TaskManagerLost(name, "it is not connected"))
         else:
@@ -247,8 +247,8 @@ class JobMasterMachine(RuleBasedStateMachine):
     def persist_result(self, result: JobResult) -> None:
         assert self.durable.result is None, "two results"
         self.durable.result = result
-        told = result.last_checkpoint.checkpoint_id if result.last_checkpoint is not None else 0
-        assert told == self.durable.newest(), "ended while a checkpoint was in doubt"
+        reported = result.last_checkpoint.checkpoint_id if result.last_checkpoint is not None else 0
+        assert reported == self.durable.newest(), "ended while a checkpoint was in doubt"
         if result.outcome == "FINISHED":
             assert self.durable.completed[self.durable.newest()][1].terminal
         self.answers.append(events.ResultPersisted())

@@ -90,9 +90,10 @@ def source_state(vertex: str, index: int, splits: tuple[SplitState, ...], *, com
 def ack(
     checkpoint_id: int, vertex: str, index: int, number: int = 1, state: SubtaskState | None = None, sync_us: int = 10
 ) -> AcknowledgeCheckpoint:
-    """An acknowledgement; its counters tell attempt and checkpoint, so that a mixed-up snapshot shows."""
-    marks = (OperatorCounters(operator_id=f"mark-{vertex}", records_in=number, records_out=checkpoint_id),)
-    state = replace(state or SubtaskState(vertex_id=vertex, subtask=index), counters=marks)
+    """An acknowledgement; one of its counters tells attempt and checkpoint, so that a mixed-up snapshot shows."""
+    mark = OperatorCounters(operator_id=f"mark-{vertex}", records_in=number, records_out=checkpoint_id)
+    state = state or SubtaskState(vertex_id=vertex, subtask=index)
+    state = replace(state, counters=(*state.counters, mark))
     return AcknowledgeCheckpoint(
         subtask=subtask(vertex, index, number), checkpoint_id=checkpoint_id, state=state, sync_us=sync_us
     )

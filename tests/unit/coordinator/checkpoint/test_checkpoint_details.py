@@ -48,7 +48,7 @@ def test_the_newest_ones_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("subtasks", "kept"), [(1_000, 10), (2_600, 3), (10_000, 1), (30_000, 1)])
-def test_of_a_large_job_fewer_are_kept_and_always_one(subtasks: int, kept: int) -> None:
+def test_fewer_checkpoints_of_a_large_job_are_kept_and_always_one(subtasks: int, kept: int) -> None:
     known = CheckpointDetails()
     for number in range(1, 13):
         taken = SnapshotDetails(number, ())

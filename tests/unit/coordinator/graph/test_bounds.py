@@ -107,7 +107,7 @@ def _paths(at: Descriptor, kind: str, so_far: tuple[str, ...]) -> Iterator[tuple
 
 def _with(kind: str, name: str, value: Any) -> m.JobGraph:
     at = _place(kind)
-    for other in ("size_ms", "slide_ms"):
+    for other in ("size_ms", "slide_ms", "step_ms"):
         if other in at.DESCRIPTOR.fields_by_name:
             setattr(at, other, 1_000)
     if at.DESCRIPTOR.fields_by_name[name].is_repeated:
@@ -126,10 +126,10 @@ def test_the_extremes_of_every_number_are_refused(kind: str, name: str, value: f
 
 @pytest.mark.parametrize(("kind", "name"), TEXTS)
 def test_no_text_holds_a_nul_or_is_endless(kind: str, name: str) -> None:
-    for value, told in (("a\0b", "NUL"), ("x" * (bounds.MAX_TEXT + 1), f"of {bounds.MAX_TEXT + 1} characters")):
+    for value, reason in (("a\0b", "NUL"), ("x" * (bounds.MAX_TEXT + 1), f"of {bounds.MAX_TEXT + 1} characters")):
         is_repeated = _place(kind).DESCRIPTOR.fields_by_name[name].is_repeated
         problems = validate(_with(kind, name, [value] if is_repeated else value))
-        assert any(told in problem and name in problem for problem in problems), problems
+        assert any(reason in problem and name in problem for problem in problems), problems
         assert all(len(problem) < 1_000 for problem in problems)
 
 

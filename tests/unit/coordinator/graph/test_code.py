@@ -132,7 +132,7 @@ def test_keys_of_edges_become_sql_as_well() -> None:
     ],
 )
 def test_a_long_text_is_looked_through_in_one_go(text: str) -> None:
-    """Nobody has looked at its length yet: with more time than in proportion to it, this would not end."""
+    """Its length is not checked yet: with more time than in proportion to it, this would not end."""
     spans_rows(text * (2**20 // len(text)))
     brings_code(graph(m.SqlTransform(text * (2**20 // len(text)))))
 

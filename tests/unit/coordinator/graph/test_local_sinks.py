@@ -25,5 +25,5 @@ def test_local_files_are_warned_of_only_where_there_are_several_hosts() -> None:
 @pytest.mark.parametrize(
     "kind", [FileSink("s3://bucket/out"), SqlSink("postgresql://h/d", "t"), DeltaSink("s3://bucket/t")]
 )
-def test_what_every_host_reaches_is_not_warned_of(kind: FileSink | SqlSink | DeltaSink) -> None:
+def test_a_sink_that_every_host_reaches_causes_no_warning(kind: FileSink | SqlSink | DeltaSink) -> None:
     assert said(kind) == ""

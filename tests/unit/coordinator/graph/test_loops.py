@@ -22,11 +22,14 @@ from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
     ConsoleSink,
+    Deduplicate,
     Edge,
+    EventTime,
     GeneratorSource,
     IntervalJoin,
     JobGraph,
     KeyedAggregate,
+    KeyedProcess,
     MemoryBackend,
     Operator,
     Partitioning,
@@ -36,6 +39,7 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Vertex,
     Window,
+    WindowProcess,
 )
 
 FORWARD, HASH, REBALANCE, BROADCAST, FEEDBACK = (
@@ -48,6 +52,7 @@ FORWARD, HASH, REBALANCE, BROADCAST, FEEDBACK = (
 SQL = SqlTransform("SELECT * FROM input")
 COUNTED = KeyedAggregate(("k",), (Aggregate("n", AggregateFunction.COUNT),))
 WINDOWED = replace(COUNTED, window=Window(TumblingWindow(1000), "t"))
+BY_CLOCK = replace(WINDOWED, window=Window(TumblingWindow(1000), processing_time=True))
 BACK = Edge("tail", "head", FEEDBACK)
 
 
@@ -120,7 +125,37 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
     ),
     "a window inside": (
         lambda graph: _with(graph, _vertex("tail", WINDOWED)),
-        "Operator 'tail-1' is in the loop of head, tail: only transforms and aggregates without windows can be.",
+        "Operator 'tail-1' is in the loop of head, tail: its windows need a watermark, and none passes through a loop, "
+        "because a record may return at any age; put it in front of the loop.",
+    ),
+    "a window of processing time inside": (
+        lambda graph: _with(graph, _vertex("tail", BY_CLOCK)),
+        "Operator 'tail-1' is in the loop of head, tail: its windows emit when the clock has reached their ends, and "
+        "by then the loop may have been found empty and ended; put it behind the loop.",
+    ),
+    "timers inside": (
+        lambda graph: _with(graph, _vertex("tail", KeyedProcess(("k",), b"x"))),
+        "Operator 'tail-1' is in the loop of head, tail: its function may set timers, and when one fires the loop may "
+        "have been found empty and ended; use a function without on_timer, or put it behind the loop.",
+    ),
+    "a join inside": (
+        lambda graph: _with(graph, _vertex("tail", IntervalJoin())),
+        "Operator 'tail-1' is in the loop of head, tail: it needs a watermark to forget old records, and none passes "
+        "through a loop; put it in front of the loop.",
+    ),
+    "event time inside": (
+        lambda graph: _with(graph, _vertex("tail", EventTime("t"))),
+        "Operator 'tail-1' is in the loop of head, tail: it declares event time, and a watermark does not hold for "
+        "records that return at any age; declare it behind the source.",
+    ),
+    "a source inside": (
+        lambda graph: _with(graph, _vertex("tail", GeneratorSource())),
+        "Operator 'tail-1' is in the loop of head, tail: it reads from outside, so the loop would not be empty before "
+        "it ends; put it in front of the loop.",
+    ),
+    "a sink inside": (
+        lambda graph: _with(graph, _vertex("tail", ConsoleSink())),
+        "Operator 'tail-1' is in the loop of head, tail: nothing returns from a sink; put it behind the loop.",
     ),
     "a window behind": (
         lambda graph: _with(graph, _vertex("sink", WINDOWED)),
@@ -132,6 +167,11 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
         "Operator 'sink-1' needs event time, but is behind the loop of head, tail, through which no watermark "
         "passes: put it in front.",
     ),
+    "a function of windows behind": (
+        lambda graph: _with(graph, _vertex("sink", WindowProcess(window=Window(TumblingWindow(5), "at")))),
+        "Operator 'sink-1' needs event time, but is behind the loop of head, tail, through which no watermark "
+        "passes: put it in front.",
+    ),
     "keyed state at the head": (
         lambda graph: _with(graph, _vertex("head", COUNTED)),
         "The loop goes back to 'head-1', which is not a transform: put one in front of it, for example the SQL "
@@ -140,6 +180,11 @@ WRONG: dict[str, tuple[Callable[[JobGraph], JobGraph], str]] = {
     "at least once": (
         _mode(CheckpointMode.AT_LEAST_ONCE),
         "The job has a loop, and checkpoints at least once: a loop needs EXACTLY_ONCE or UNALIGNED.",
+    ),
+    "at most once": (
+        _mode(CheckpointMode.AT_MOST_ONCE),
+        "The job has a loop, and checkpoints at most once: a snapshot holds the records that circulate, and a restart "
+        "would process them again; use EXACTLY_ONCE or UNALIGNED.",
     ),
     "a side output": (
         lambda _: _loop(replace(BACK, side_output="late")),
@@ -164,9 +209,23 @@ def test_problems_of_a_loop_are_reported_in_a_sentence(name: str) -> None:
     assert sentence in validate(change(_loop()))
 
 
+@pytest.mark.parametrize(
+    "kind", [COUNTED, Deduplicate(("k",)), KeyedProcess(("k",), b"x", schema="k INT", without_timers=True)]
+)
+def test_keyed_operators_that_only_answer_records_may_be_inside(kind: Any) -> None:
+    graph = _with(_loop(), _vertex("tail", kind))
+    by_key = Edge("head", "tail", HASH, ("k",))
+    assert validate(replace(graph, edges=(graph.edges[0], by_key, *graph.edges[2:]))) == ()
+
+
 @pytest.mark.parametrize("mode", [CheckpointMode.UNALIGNED, CheckpointMode.STOP_THE_WORLD])
 def test_loops_in_the_other_modes(mode: CheckpointMode) -> None:
     assert validate(_mode(mode)(_loop())) == ()
+
+
+def test_windows_of_processing_time_may_be_behind_a_loop() -> None:
+    graph = _with(_loop(), _vertex("sink", BY_CLOCK))
+    assert not [problem for problem in validate(graph) if "event time" in problem]
 
 
 def _log(sender: int) -> ChannelState:

@@ -15,11 +15,15 @@ from lockgate_proto.messages import (
     ForeachBatchSink,
     JobGraph,
     KeyedProcess,
+    ObjectState,
     OnError,
     Operator,
     OperatorCounters,
     Partitioning,
     PythonTransform,
+    RecordCall,
+    RecordForm,
+    RecordFunction,
     SqlTransform,
     Vertex,
 )
@@ -60,7 +64,7 @@ PROCESS = KeyedProcess(("word",), b"x", "f", "a INT")
 
 
 @pytest.mark.parametrize("kind", [SQL, PythonTransform(b"x"), TIME, PROCESS])
-def test_where_it_is_offered(kind: object) -> None:
+def test_on_error_is_accepted_where_it_is_supported(kind: object) -> None:
     assert validate(graph(kind, OnError.SKIP)) == ()
     assert validate(graph(kind, OnError.FAIL)) == ()
     assert validate(graph(kind, OnError.DEAD_LETTER, "bad", "bad")) == ()
@@ -69,6 +73,15 @@ def test_where_it_is_offered(kind: object) -> None:
 @pytest.mark.parametrize(
     ("broken", "expected"),
     [
+        (
+            graph(
+                RecordFunction(
+                    b"x", "f", RecordCall.MAP, RecordForm.ARROW, "word STRING", ObjectState.OBJECT_STATE_FIXED
+                ),
+                OnError.SKIP,
+            ),
+            "'middle' has an object with state, and is vectorized: it cannot leave out single records",
+        ),
         (graph(COUNT, OnError.SKIP), "'middle' cannot leave out single records: compute its keys and inputs with a"),
         (graph(Deduplicate(("word",)), OnError.SKIP), "'middle' cannot leave out single records: compute its keys"),
         (graph(ConsoleSink(), OnError.SKIP), "a sink shows the whole output of a checkpoint"),
@@ -86,7 +99,7 @@ def test_where_it_is_offered(kind: object) -> None:
         (graph(SQL, OnError.SKIP, "", "bad"), "requests the side output 'bad'"),
     ],
 )
-def test_where_it_is_refused(broken: JobGraph, expected: str) -> None:
+def test_unsupported_or_incomplete_on_error_is_refused(broken: JobGraph, expected: str) -> None:
     assert any(expected in problem for problem in validate(broken)), validate(broken)
 
 

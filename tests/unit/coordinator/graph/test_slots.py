@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from lockgate_coordinator.graph.slots import (
+    AttemptEnded,
+    RunningAttempt,
     SlotEffect,
     SlotPool,
     SlotsGranted,
@@ -10,6 +13,7 @@ from lockgate_coordinator.graph.slots import (
     SlotsRequested,
     SlotsShort,
     TaskManagerAdded,
+    TaskManagerEnded,
     TaskManagerRemoved,
     TimePassed,
     WakePool,
@@ -172,3 +176,104 @@ def test_slots_without_a_waiting_job_are_spare() -> None:
     assert cluster.spares("j"), "it would not fit either if this job gave everything back"
     cluster.handle(SlotsRequested("large", 1, 3), 0)
     assert not cluster.spares("j"), "it would take what this job gives back"
+
+
+def _running(**attempts: int) -> TaskManagerAdded:
+    """Task manager a with two slots, which runs these attempts by job, of one slot each."""
+    return TaskManagerAdded("a", "a:1", 2, running=tuple(RunningAttempt(key, n, 1) for key, n in attempts.items()))
+
+
+def test_slots_of_an_attempt_that_still_runs_go_to_no_other_job_before_its_own_has_asked() -> None:
+    """Whoever comes first: a job whose records are read sooner, and which has waited long enough for its own places."""
+    cluster = SlotPool()
+    cluster.handle(_running(slow=3), 0)
+    cluster.handle(SlotsRequested("quick", 1, 2, preferred=("gone", "gone"), grace_ms=500), 0)
+    assert cluster.handle(TimePassed(), 500) == []
+    assert cluster.free_slots == 1
+    assert places(cluster.handle(SlotsRequested("slow", 1, 1, preferred=("a",), running_attempt=3), 900)) == {
+        "slow": ["a"]
+    }
+    assert cluster.held_by("slow") == {"a": 1}
+    assert places(cluster.handle(SlotsReleased("slow"), 950)) == {"quick": ["a", "a"]}
+
+
+def test_the_claim_of_an_attempt_that_has_ended_is_over() -> None:
+    cluster = SlotPool()
+    cluster.handle(_running(slow=3), 0)
+    cluster.handle(AttemptEnded("a", "slow", 2), 0)
+    cluster.handle(AttemptEnded("b", "slow", 3), 0)
+    assert cluster.free_slots == 1, "an older attempt has ended, and one elsewhere"
+    cluster.handle(AttemptEnded("a", "slow", 3), 0)
+    assert cluster.free_slots == 2
+    cluster.handle(_running(slow=3), 0)
+    cluster.handle(SlotsReleased("slow"), 0)
+    assert cluster.free_slots == 2
+
+
+def test_a_job_that_holds_slots_has_no_claim_to_others() -> None:
+    """Its earlier attempt is reported by a task manager that was away: it is being cancelled there."""
+    cluster = pool(b=1)
+    cluster.handle(SlotsRequested("j", 1, 1), 0)
+    cluster.handle(_running(j=3), 0)
+    assert cluster.free_slots == 2
+
+
+@pytest.mark.parametrize(("found", "until_ms"), [({"j": 3}, 2_000), ({"j": 4}, 500), ({"other": 3}, 500), ({}, 500)])
+def test_a_job_waits_longer_for_its_task_managers_only_while_its_attempt_may_go_on(
+    found: dict[str, int], until_ms: int
+) -> None:
+    cluster = pool(c=4)
+    wanted = SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000)
+    cluster.handle(wanted, 0)
+    assert cluster.handle(_running(**found), 10) == [WakePool(until_ms)]
+    assert not places(cluster.handle(TimePassed(), until_ms - 1))
+    assert places(cluster.handle(TimePassed(), until_ms)) == {"j": ["a", "c"]}
+
+
+def test_a_job_does_not_wait_longer_once_its_attempt_has_ended_on_one_of_them() -> None:
+    cluster = pool(c=4)
+    cluster.handle(_running(j=3), 0)
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert places(cluster.handle(AttemptEnded("a", "j", 3), 700)) == {"j": ["a", "c"]}
+
+
+def test_a_job_does_not_wait_longer_once_one_of_them_has_been_lost() -> None:
+    cluster = pool(c=4)
+    cluster.handle(_running(j=3), 0)
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert cluster.handle(TaskManagerRemoved("b"), 100) == [WakePool(500)]
+
+
+def test_a_job_does_not_wait_at_all_for_a_task_manager_whose_process_has_ended() -> None:
+    cluster = pool(c=4)
+    cluster.handle(_running(j=3), 0)
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert cluster.awaits("b")
+    assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["a", "c"]}
+    assert not cluster.awaits("b")
+
+
+def test_a_job_goes_on_waiting_for_others_that_have_not_ended_but_not_for_its_attempt() -> None:
+    cluster = pool(c=4)
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert cluster.handle(TaskManagerEnded("b"), 20) == [WakePool(500)]
+    assert cluster.awaits("a")
+    assert places(cluster.handle(_running(j=3), 100)) == {"j": ["a", "c"]}
+
+
+def test_the_end_of_an_earlier_process_says_nothing_about_one_that_is_registered() -> None:
+    cluster = pool(c=4)
+    cluster.handle(_running(j=3), 0)
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert not cluster.awaits("a")
+    assert cluster.handle(TaskManagerEnded("a"), 20) == [WakePool(2_000)]
+
+
+def test_the_next_request_waits_again_for_a_task_manager_that_had_ended() -> None:
+    """Its supervisor may have started it again: evidence is for those who wait when it is found."""
+    cluster = pool(c=4)
+    wanted = SlotsRequested("j", 1, 1, ("b",), grace_ms=500)
+    cluster.handle(wanted, 0)
+    assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["c"]}
+    cluster.handle(wanted, 30)
+    assert cluster.awaits("b")

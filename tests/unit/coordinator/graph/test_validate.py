@@ -15,6 +15,7 @@ from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
     ConsoleSink,
+    CumulatingWindow,
     DeclaredState,
     Deduplicate,
     DeltaSink,
@@ -42,6 +43,8 @@ from lockgate_proto.messages import (
     PythonSink,
     PythonSource,
     PythonTransform,
+    RecordCall,
+    RecordFunction,
     RestartStrategy,
     RocksdbBackend,
     SessionWindow,
@@ -55,6 +58,7 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Vertex,
     Window,
+    WindowProcess,
 )
 
 from tests.unit.coordinator.jobs import COUNT, FILES, tiny, word_count
@@ -74,7 +78,7 @@ def with_kind(kind: Any) -> JobGraph:
     """A graph with one operator of this kind where it may stand."""
     if isinstance(kind, FileSource | GeneratorSource | PythonSource | SocketSource | KafkaSource):
         return one(Operator(id="x", kind=kind), SINK)
-    if isinstance(kind, SqlTransform | PythonTransform):
+    if isinstance(kind, SqlTransform | PythonTransform | RecordFunction):
         return one(SOURCE, Operator(id="x", kind=kind), SINK)
     return one(SOURCE, Operator(id="x", kind=kind))
 
@@ -272,6 +276,10 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (GeneratorSource(rows_per_second=float("nan")), "nan rows per second"),
         (SqlTransform(query="  "), "empty SQL query"),
         (PythonTransform(), "has no function"),
+        (RecordFunction(call=RecordCall.FILTER), "has no function"),
+        (RecordFunction(b"x", schema="n INT"), "choose MAP, FLAT_MAP or FILTER"),
+        (RecordFunction(b"x", call=RecordCall.MAP), "needs the schema of what its function returns"),
+        (RecordFunction(b"x", call=RecordCall.FILTER, schema="n INT"), "filters records and has a schema"),
         (ForeachBatchSink(), "has no function"),
         (FileSink(format=FileFormat.CSV), "no path"),
         (FileSink(path="/out"), "without a format"),
@@ -576,8 +584,50 @@ def with_side_output(graph: JobGraph, name: str, source: str = "count") -> JobGr
     return replace(graph, vertices=(*graph.vertices, late), edges=(*graph.edges, edge))
 
 
+def of_windows(window: Window | None, **more: Any) -> JobGraph:
+    """The same with a function for each window."""
+    kind = WindowProcess(("word",), window, b"function", "largest", "word STRING, n BIGINT")
+    graph = windowed(None)
+    read, count = graph.vertices
+    process = replace(count.operators[0], kind=replace(kind, **more))
+    return replace(graph, vertices=(read, replace(count, operators=(process, *count.operators[1:]))))
+
+
+def test_good_functions_of_windows_have_no_problem() -> None:
+    for kind in (TUMBLING, SlidingWindow(5000, 1000), CumulatingWindow(5000, 1000)):
+        graph = of_windows(Window(kind, "at"))
+        assert validate(graph) == ()
+        assert validate(with_side_output(graph, "late")) == ()
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (of_windows(None), "calls a function for windows but has none"),
+        (of_windows(Window(None, "at")), "has a window without a kind"),
+        (of_windows(Window(TumblingWindow(0), "at")), "has a window with a size of 0 ms"),
+        (of_windows(Window(SessionWindow(5), "at")), "a record may join two of them"),
+        (of_windows(Window(TUMBLING, "")), "has a window but no event time"),
+        (of_windows(Window(TUMBLING, processing_time=True)), "only windows of event time keep their records"),
+        (of_windows(Window(TUMBLING, "at", 5)), "has allowed_lateness_ms 5: it must be 0"),
+        (of_windows(Window(TUMBLING, "at"), function=b""), "has no function"),
+        (of_windows(Window(TUMBLING, "at"), schema=" "), "needs the schema of its function's output"),
+        (of_windows(Window(TUMBLING, "at"), keys=()), "processes windows by key but names no keys"),
+        (
+            of_windows(Window(TUMBLING, "at"), keys=("other",)),
+            "Function of windows 'counts' needs HASH input on its keys",
+        ),
+    ],
+)
+def test_bad_functions_of_windows(graph: JobGraph, expected: str) -> None:
+    assert any(expected in problem for problem in validate(graph)), validate(graph)
+
+
 def test_good_windows_have_no_problem() -> None:
-    for kind in (TUMBLING, SessionWindow(1), SlidingWindow(5000, 1000), SlidingWindow(5000, 5000, 100)):
+    cumulating = CumulatingWindow(5000, 1000, 4000)
+    minutes = CumulatingWindow(86_400_000, 60_000)
+    sliding = SlidingWindow(5000, 1000), SlidingWindow(5000, 5000, 100), SlidingWindow(10_000, 1)
+    for kind in (TUMBLING, SessionWindow(1), *sliding, cumulating, minutes):
         graph = windowed(Window(kind, "at", 1000))
         assert validate(graph) == ()
         assert validate(with_side_output(graph, "late")) == ()
@@ -593,8 +643,20 @@ def test_good_windows_have_no_problem() -> None:
         (windowed(Window(SlidingWindow(1000, 5000), "at")), "make the slide at most the size"),
         (windowed(Window(SlidingWindow(10_000_001, 1000), "at")), "more than 10000 pieces"),
         (windowed(Window(TumblingWindow(10, 10), "at")), "an offset of 10 ms"),
+        (windowed(Window(CumulatingWindow(5000, 0), "at")), "cumulating windows with a step of 0 ms"),
+        (windowed(Window(CumulatingWindow(5000, 3000), "at")), "the size must be a multiple of the step"),
+        (windowed(Window(CumulatingWindow(10_001, 1), "at")), "which are 10001 of them: make the step longer"),
+        (windowed(Window(CumulatingWindow(1_501, 1), "at")), "so that there are at most 1500"),
+        (windowed(Window(CumulatingWindow(10, 5, 10), "at")), "cumulating windows with an offset of 10 ms"),
         (windowed(Window(TUMBLING, "")), "has a window but no event time"),
         (windowed(Window(TUMBLING, "at", -1)), "has allowed_lateness_ms -1"),
+        (windowed(Window(TUMBLING, "at", processing_time=True)), "with the event time 'at': choose one of them"),
+        (windowed(Window(TUMBLING, "", 5, processing_time=True)), "allowed_lateness_ms 5: no record is late there"),
+        (windowed(Window(None, processing_time=True)), "has a window without a kind"),
+        (
+            with_side_output(windowed(Window(TUMBLING, processing_time=True)), "late"),
+            "no record is late for the windows of processing time before it",
+        ),
         (windowed(Window(TUMBLING, "at"), keys=("Window_Start",)), "has a key or result named 'Window_Start'"),
         (
             windowed(Window(TUMBLING, "at"), time=None),
@@ -614,11 +676,30 @@ def test_good_windows_have_no_problem() -> None:
             "Vertex 'all' declares event time 2 times",
         ),
         (with_side_output(windowed(Window(TUMBLING, "at")), "early"), "requests the side output 'early'"),
-        (with_side_output(windowed(None), "late"), "'count' does not begin with a windowed aggregate"),
+        (with_side_output(windowed(None), "late"), "'count' does not begin with windows"),
     ],
 )
 def test_event_time(graph: JobGraph, expected: str) -> None:
     assert any(expected in problem for problem in validate(graph)), validate(graph)
+
+
+@pytest.mark.parametrize("time", [None, TIME])
+def test_windows_of_processing_time_need_no_event_time(time: EventTime | None) -> None:
+    for kind in (TUMBLING, SessionWindow(1), SlidingWindow(5000, 1000)):
+        assert validate(windowed(Window(kind, processing_time=True), time)) == ()
+
+
+def test_event_time_does_not_pass_windows_of_processing_time() -> None:
+    graph = windowed(Window(TUMBLING, processing_time=True))
+    again = Operator(id="again", kind=replace(COUNT, window=Window(TUMBLING, "window_end")))
+    behind = Vertex(id="behind", parallelism=2, operators=(again, SINK))
+    edge = Edge("count", "behind", Partitioning.HASH, keys=COUNT.keys)
+    count = replace(graph.vertices[1], operators=graph.vertices[1].operators[:1])
+    chained = replace(graph, vertices=(graph.vertices[0], count, behind), edges=(*graph.edges, edge))
+    assert "goes by event time, but is behind 'counts'" in only_problem(chained)
+    again = replace(again, kind=replace(COUNT, window=Window(TUMBLING, processing_time=True)))
+    behind = replace(behind, operators=(again, SINK))
+    assert validate(replace(chained, vertices=(graph.vertices[0], count, behind))) == ()
 
 
 def test_event_time_is_declared_where_the_source_is() -> None:
@@ -634,9 +715,9 @@ def test_event_time_of_one_of_several_branches_says_that_it_is_one() -> None:
     plain = two(Edge("left", "right", Partitioning.FORWARD))
     branch = Edge("left", "timed", Partitioning.FORWARD)
     graph = replace(plain, vertices=(*plain.vertices, timed), edges=(*plain.edges, branch))
-    told = only_problem(graph)
-    assert "one of 2 branches behind vertex 'left'; declare event time once, right behind the source" in told
-    assert "partitioned" not in told
+    problem = only_problem(graph)
+    assert "one of 2 branches behind vertex 'left'; declare event time once, right behind the source" in problem
+    assert "partitioned" not in problem
 
 
 def test_event_time_behind_a_union_says_so() -> None:
@@ -644,8 +725,8 @@ def test_event_time_behind_a_union_says_so() -> None:
     other = replace(plain.vertices[0], id="other", operators=(replace(SOURCE, id="other-source"),))
     right = replace(plain.vertices[1], operators=(Operator(id="time", kind=TIME), SINK))
     edges = (*plain.edges, Edge("other", "right", Partitioning.FORWARD))
-    told = only_problem(replace(plain, vertices=(plain.vertices[0], other, right), edges=edges))
-    assert "it has several input streams; declare event time in each of them" in told
+    problem = only_problem(replace(plain, vertices=(plain.vertices[0], other, right), edges=edges))
+    assert "it has several input streams; declare event time in each of them" in problem
 
 
 def test_late_records_alone_are_not_a_result() -> None:

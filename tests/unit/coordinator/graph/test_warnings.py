@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     KafkaWriteMode,
     KeyedAggregate,
     KeyedProcess,
+    MemoryBackend,
     Operator,
     Partitioning,
     RocksdbBackend,
@@ -44,6 +45,13 @@ def test_an_exact_sink_behind_at_least_once_barriers_is_named() -> None:
     assert text.startswith(f"Checkpoints are at least once: {times} 'sink' may permanently show duplicate records")
 
 
+def test_copies_of_state_without_files_are_pointless() -> None:
+    graph = replace(word_count(), standby_replicas=1)
+    assert warnings(graph) == ()
+    (text,) = warnings(replace(graph, state_backend=StateBackend(MemoryBackend())))
+    assert text.startswith("standby_replicas has no effect with state='memory'")
+
+
 def test_the_default_mode_promises_everything() -> None:
     assert warnings(word_count()) == ()
     assert normalize(word_count()).checkpoints is not None
@@ -59,12 +67,12 @@ def test_a_sink_that_promises_nothing_needs_no_warning() -> None:
 def test_a_sink_of_kafka_or_delta_is_exact_unless_its_author_wants_less() -> None:
     graph = word_count(checkpoints=LOOSE)
     aggregate, sink = graph.vertices[1].operators
-    told = []
+    found = []
     exact, loose = KafkaWriteMode.KAFKA_WRITE_MODE_UNSPECIFIED, KafkaWriteMode.KAFKA_AT_LEAST_ONCE
     for kind in (*(KafkaSink("h:9", "t", value="v", mode=mode) for mode in (exact, loose)), DeltaSink("/t")):
         count = replace(graph.vertices[1], operators=(aggregate, replace(sink, kind=kind)))
-        told.append(len(warnings(replace(graph, vertices=(graph.vertices[0], count)))))
-    assert told == [1, 0, 1]
+        found.append(len(warnings(replace(graph, vertices=(graph.vertices[0], count)))))
+    assert found == [1, 0, 1]
 
 
 def test_with_one_channel_there_is_nothing_to_hold_back() -> None:
@@ -189,8 +197,8 @@ def test_sql_that_answers_for_a_batch_is_named(query: str, what: str) -> None:
     graph = tiny()
     (vertex,) = graph.vertices
     asks = Operator("asks", "sql", SqlTransform(query))
-    told = warnings(replace(graph, vertices=(replace(vertex, operators=(vertex.operators[0], asks)),)))
-    assert told == () if not what else told[0].startswith(f"'asks' has {what} in its SQL, which sees one micro-batch")
+    found = warnings(replace(graph, vertices=(replace(vertex, operators=(vertex.operators[0], asks)),)))
+    assert found == () if not what else found[0].startswith(f"'asks' has {what} in its SQL, which sees one micro-batch")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job import effects, events
-from lockgate_coordinator.job.adoption import MAX_IN_DOUBT
 from lockgate_coordinator.job.stragglers import Stragglers
 from lockgate_proto.messages import (
     AssignSplits,
@@ -17,10 +16,12 @@ from lockgate_proto.messages import (
     AttemptRecord,
     CancelAttempt,
     CheckpointCommitted,
+    CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
     Deploy,
     DiscoverSplits,
+    DrainSources,
     FailureCause,
     FixedDelayRestart,
     JobEventKind,
@@ -30,18 +31,22 @@ from lockgate_proto.messages import (
     LeaderFailover,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    OperatorCounters,
     RestartStrategy,
     SplitsDiscovered,
     SplitState,
+    StopOrder,
     StragglerReplacement,
     SubtaskEffort,
     SubtaskPhase,
     SubtaskProgress,
     SubtaskReport,
+    TriggerCheckpoint,
     VertexParallelism,
 )
 
 from tests.unit.coordinator.driver import SLOTS, Driver
+from tests.unit.coordinator.jobs import RECORD as JOB_RECORD
 from tests.unit.coordinator.jobs import attempt, source_state, subtask, word_count
 
 NUMBER = 1
@@ -69,10 +74,16 @@ def snapshot() -> tuple[CompletedCheckpoint, CheckpointMetadata]:
 class Successor(Driver):
     """A new leader that finds attempt 1, checkpoint 1, and ids used up to 3."""
 
-    def __init__(self, next_id: int = 4, orders: JobOrders | None = None, graph_: JobGraph | None = None) -> None:
+    def __init__(
+        self,
+        next_id: int = 4,
+        orders: JobOrders | None = None,
+        graph_: JobGraph | None = None,
+        record: AttemptRecord = RECORD,
+    ) -> None:
         super().__init__(graph_ or graph(), token=8)
         checkpoint, metadata = snapshot()
-        recovered = events.Recovered(RECORD, (checkpoint,), metadata, next_id)
+        recovered = events.Recovered(record, (checkpoint,), metadata, next_id)
         self.give(recovered if orders is None else replace(recovered, orders=orders))
         self.request = self.one(effects.RequestSlots).request
 
@@ -118,8 +129,53 @@ def test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_eve
     assert leader.sent(NotifyCheckpointComplete) == [
         (name, NotifyCheckpointComplete(attempt(NUMBER), 1)) for name in ("tm-a", "tm-b")
     ]
-    aborted = [(name, body.checkpoint_id) for name, body in leader.sent(NotifyCheckpointAborted)]
-    assert aborted == [(name, number) for number in (2, 3) for name in ("tm-a", "tm-b")]
+    aborted = NotifyCheckpointAborted(attempt(NUMBER), 3, "its leader has failed", and_earlier=True)
+    assert leader.sent(NotifyCheckpointAborted) == [("tm-a", aborted), ("tm-b", aborted)]
+
+
+@pytest.mark.parametrize("has_output", [False, True])
+def test_output_reported_to_the_dead_leader_is_an_event_of_the_next_one_too(has_output: bool) -> None:
+    """Its client may wait for that event, which has died with the leader; and it comes once."""
+    leader = Successor()
+    known = progress(1)
+    source, count = known.subtasks
+    leader.hear([(0, progress(0)), (1, replace(known, subtasks=(source, replace(count, has_output=has_output))))])
+    leader.begin()
+    leader.give(events.AttemptPersisted(NUMBER))
+    assert len(leader.emitted(JobEventKind.FIRST_COMMIT)) == has_output
+    leader.give(events.Committed(CheckpointCommitted(subtask("count", 0), 1, has_output=True)))
+    assert len(leader.emitted(JobEventKind.FIRST_COMMIT)) == 1
+
+
+def test_however_many_checkpoints_have_begun_an_attempt_is_adopted_with_one_message_each() -> None:
+    leader = Successor(next_id=1_000_000)
+    leader.adopt()
+    assert [body.checkpoint_id for _, body in leader.sent(NotifyCheckpointAborted)] == [999_999, 999_999]
+
+
+def test_nothing_is_aborted_where_nothing_has_begun() -> None:
+    leader = Successor(next_id=2)
+    leader.adopt()
+    assert not leader.sent(NotifyCheckpointAborted)
+
+
+def test_only_a_job_that_may_be_adopted_waits_longer_for_its_task_managers() -> None:
+    leader = Successor()
+    request = next(effect for effect in leader.all if isinstance(effect, effects.RequestSlots))
+    assert (request.grace_ms, request.running_attempt, request.running_grace_ms) == (500, NUMBER, 2_000)
+    leader = Successor(graph_=word_count())
+    request = next(effect for effect in leader.all if isinstance(effect, effects.RequestSlots))
+    assert (request.grace_ms, request.running_attempt, request.running_grace_ms) == (500, 0, 0)
+
+
+def test_a_new_leader_learns_where_the_task_managers_of_the_attempt_were_reached() -> None:
+    leader = Successor()
+    leader.adopt()
+    record = next(effect.record for effect in leader.all if isinstance(effect, effects.PersistAttempt))
+    assert {found.task_manager_id for found in record.addresses} == {"tm-a", "tm-b"}
+    following = Successor(record=record)
+    request = next(effect for effect in following.all if isinstance(effect, effects.RequestSlots))
+    assert dict(request.addresses) == {found.task_manager_id: found.exchange_address for found in record.addresses}
 
 
 def test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again() -> None:
@@ -185,7 +241,7 @@ def test_reports_between_registration_and_adoption_count_in_any_order() -> None:
         ([(0, progress(0)), (1, replace(progress(1), attempt=attempt(2)))], "no task manager has reported"),
     ],
 )
-def test_a_gap_leads_to_another_attempt_and_the_reason_is_told(
+def test_a_gap_leads_to_another_attempt_and_the_reason_is_reported(
     found: list[tuple[int, AttemptProgress | None]], reason: str
 ) -> None:
     leader = Successor()
@@ -212,6 +268,18 @@ def test_a_lost_task_manager_or_another_place_leads_to_another_attempt() -> None
     assert [name for name, _ in leader.sent(CancelAttempt)] == ["tm-b"]
 
 
+def test_counters_of_an_adopted_attempt_are_those_of_its_subtasks_at_once() -> None:
+    leader = Successor()
+    for index in (0, 1):
+        counted = (OperatorCounters("source", 0, 40), OperatorCounters("sink", 7, 0))
+        item = progress(index)
+        leader.hear([(index, replace(item, subtasks=tuple(replace(one, counters=counted) for one in item.subtasks)))])
+    leader.begin()
+    status = leader.master.status()
+    assert status.state is JobState.ADOPTING
+    assert status.records_read == 160
+
+
 def test_an_attempt_that_has_ended_somewhere_is_not_adopted() -> None:
     leader = Successor()
     leader.hear((index, progress(index)) for index in (0, 1))
@@ -220,15 +288,79 @@ def test_an_attempt_that_has_ended_somewhere_is_not_adopted() -> None:
     assert leader.begin() == NUMBER + 1
 
 
-def test_orders_another_parallelism_and_too_many_doubts_lead_to_another_attempt() -> None:
-    wider = JobOrders(parallelism=(VertexParallelism("count", 1),))
-    for leader, reason in (
-        (Successor(orders=wider), "the job has another parallelism now"),
-        (Successor(next_id=MAX_IN_DOUBT + 3), f"{MAX_IN_DOUBT + 1} checkpoints would have to be aborted"),
-    ):
-        leader.hear((index, progress(index)) for index in (0, 1))
-        assert leader.begin() == NUMBER + 1
-        assert leader.reasons == [f"another attempt begins: {reason}"]
+def test_a_recorded_rescale_leads_to_another_attempt_at_its_parallelism() -> None:
+    leader = Successor(orders=JobOrders(parallelism=(VertexParallelism("count", 1),)))
+    leader.hear((index, progress(index)) for index in (0, 1))
+    assert leader.begin() == NUMBER + 1
+    assert leader.reasons == ["another attempt begins: the job has another parallelism now"]
+
+
+def test_a_rescale_that_is_being_written_leads_to_another_attempt() -> None:
+    leader = Successor()
+    leader.hear((index, progress(index)) for index in (0, 1))
+    leader.give(events.RescaleRequested("request", (VertexParallelism("count", 1),), 0))
+    assert leader.begin() == NUMBER + 1
+    assert leader.reasons == ["another attempt begins: the job is being rescaled"]
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_recorded_stop_goes_on_in_the_adopted_attempt(drain: bool) -> None:
+    leader = Successor(orders=JobOrders(stop=StopOrder(drain, after_checkpoint_id=1)))
+    leader.adopt()
+    assert leader.state is JobState.RUNNING
+    if drain:
+        assert {name for name, _ in leader.sent(DrainSources)} == {"tm-a", "tm-b"}
+        leader.all_report(EXHAUSTED)
+        assert leader.state is JobState.FINISHING
+    else:  # the one that an adopted attempt takes at once comes first
+        leader.give(events.CheckpointIdPersisted(4))
+        leader.acknowledge(4)
+        leader.persisted(leader.one(effects.PersistCheckpoint))
+    begun = [effect.checkpoint_id for effect in leader.all if isinstance(effect, effects.PersistCheckpointId)]
+    leader.give(events.CheckpointIdPersisted(begun[-1]))
+    ((_, trigger), *_) = leader.sent(TriggerCheckpoint)
+    assert (trigger.kind, trigger.terminal) == (CheckpointKind.SAVEPOINT, drain)
+    leader.acknowledge(trigger.checkpoint_id)
+    leader.persisted(leader.one(effects.PersistCheckpoint))
+    leader.commit(trigger.checkpoint_id)
+    assert leader.result().outcome == "FINISHED"
+
+
+def test_an_attempt_whose_stop_has_been_carried_out_is_not_adopted() -> None:
+    checkpoint, metadata = snapshot()
+    savepoint = replace(checkpoint, kind=CheckpointKind.SAVEPOINT)
+    leader = Driver(graph(), token=8)
+    orders = JobOrders(stop=StopOrder(False, after_checkpoint_id=0))
+    leader.give(events.Recovered(RECORD, (savepoint,), replace(metadata, kind=CheckpointKind.SAVEPOINT), 2, orders))
+    request = leader.one(effects.RequestSlots).request
+    for index, name in PLACES.items():
+        leader.give(events.StillRunning(name, attempt(NUMBER), progress(index)))
+    assert leader.offer(request).record.attempt == NUMBER + 1
+    assert leader.emitted(JobEventKind.ATTEMPT_NOT_ADOPTED) == [
+        "another attempt begins: the savepoint with which it stops is complete"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("in_record", "in_graph", "adopts"),
+    [
+        (LeaderFailover.LEADER_FAILOVER_REATTACH, LeaderFailover.LEADER_FAILOVER_UNSPECIFIED, True),
+        (LeaderFailover.LEADER_FAILOVER_REATTACH, LeaderFailover.LEADER_FAILOVER_RESTART, False),
+        (LeaderFailover.LEADER_FAILOVER_UNSPECIFIED, LeaderFailover.LEADER_FAILOVER_REATTACH, True),
+        (LeaderFailover.LEADER_FAILOVER_UNSPECIFIED, LeaderFailover.LEADER_FAILOVER_UNSPECIFIED, False),
+    ],
+)
+def test_a_job_whose_graph_does_not_say_keeps_the_default_of_its_submission(
+    in_record: LeaderFailover, in_graph: LeaderFailover, adopts: bool
+) -> None:
+    """The last one was submitted before reattach was the default."""
+    stored = replace(JOB_RECORD, leader_failover=in_record)
+    leader = Driver(replace(word_count(), leader_failover=in_graph), record=stored, token=8)
+    checkpoint, metadata = snapshot()
+    request = leader.recover(RECORD, (checkpoint,), metadata, 2).request
+    for index, name in PLACES.items():
+        leader.give(events.StillRunning(name, attempt(NUMBER), progress(index)))
+    assert leader.offer(request).record.attempt == NUMBER + (not adopts)
 
 
 def test_a_job_that_does_not_want_it_is_restarted_and_nothing_is_said() -> None:

@@ -12,7 +12,7 @@ from tests.unit.coordinator.driver import Driver
 from tests.unit.coordinator.jobs import subtask, word_count
 
 SLOW = SubtaskCounters(subtask("count", 1), (), None, "operator 'slow'", 61_000)
-TOLD = "Still running at the last report: operator 'slow' of count-1 on tm-b (for 61 s)."
+SENTENCE = "Still running at the last report: operator 'slow' of count-1 on tm-b (for 61 s)."
 
 
 def test_a_checkpoint_that_times_out_names_the_busy_operator() -> None:
@@ -23,13 +23,13 @@ def test_a_checkpoint_that_times_out_names_the_busy_operator() -> None:
         if driver.state is JobState.RUNNING:
             driver.tick(5_000)
     assert driver.state is JobState.RESTARTING
-    assert driver.master.status().error.endswith(TOLD)
+    assert driver.master.status().error.endswith(SENTENCE)
 
 
 def test_calls_that_have_returned_are_not_reported() -> None:
     known = AtWork()
     known.update(("count", 1), SLOW)
-    assert known.sentence(lambda _: "tm-b") == TOLD
+    assert known.sentence(lambda _: "tm-b") == SENTENCE
     known.update(("count", 1), replace(SLOW, at_work="", at_work_ms=0))
     assert known.sentence(lambda _: "tm-b") == ""
 
@@ -52,7 +52,7 @@ def test_a_cancel_that_times_out_names_the_busy_operator() -> None:
         driver.tick(6_000)
         result = driver.result()
         assert result.outcome == "CANCELED"
-        assert (TOLD in result.error) is not obeyed
+        assert (SENTENCE in result.error) is not obeyed
 
 
 def test_the_next_attempt_starts_without_it() -> None:

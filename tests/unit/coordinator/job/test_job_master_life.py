@@ -9,6 +9,7 @@ from lockgate_proto.messages import (
     AssignSplits,
     AttemptRecord,
     CancelAttempt,
+    CheckpointCommitted,
     CheckpointKind,
     CheckpointOptions,
     Deploy,
@@ -245,6 +246,18 @@ def test_a_first_record_before_every_subtask_runs_is_reported_behind_that() -> N
     driver.all_report(RUNNING)
     kinds = [emit.event.kind for emit in driver.all if isinstance(emit, effects.Emit)]
     assert kinds[-2:] == [JobEventKind.ATTEMPT_DEPLOYED, JobEventKind.FIRST_RECORD]
+
+
+def test_the_first_commit_with_output_is_reported_once_per_attempt() -> None:
+    driver = Driver().run()
+    driver.commit(1)
+    foreign = CheckpointCommitted(subtask("count", 0, 9), 1, has_output=True)
+    driver.give(events.Committed(foreign))
+    assert not driver.emitted(JobEventKind.FIRST_COMMIT), "nothing was written, or by another attempt"
+    for number in (2, 3):
+        driver.give(events.Committed(CheckpointCommitted(subtask("count", 0), number, has_output=True)))
+    found = [effect.event for effect in driver.all if isinstance(effect, effects.Emit)]
+    assert [event.attempt for event in found if event.kind is JobEventKind.FIRST_COMMIT] == [1]
 
 
 def test_the_last_counters_of_a_subtask_come_with_its_failure() -> None:

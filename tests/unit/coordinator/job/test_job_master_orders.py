@@ -23,9 +23,11 @@ from lockgate_proto.messages import (
     CompletedCheckpoint,
     Deploy,
     DrainSources,
+    JobGraph,
     JobOrders,
     JobResult,
     JobState,
+    Partitioning,
     StateHandle,
     StopOrder,
     SubtaskPhase,
@@ -617,12 +619,48 @@ def test_a_rescale_of_a_job_that_is_not_running_yet_asks_to_try_again() -> None:
 # snapshots that hold records in flight
 
 
+UNALIGNED = CheckpointOptions(mode=CheckpointMode.UNALIGNED)
+
+
 def unaligned() -> Driver:
-    return Driver(word_count(checkpoints=CheckpointOptions(mode=CheckpointMode.UNALIGNED)))
+    """Records in flight go by key, and fit any parallelism."""
+    return Driver(word_count(checkpoints=UNALIGNED))
 
 
-def test_an_unaligned_job_is_rescaled_from_a_snapshot_that_holds_nothing_in_flight() -> None:
+def broadcasting(parallelism: int = 2) -> JobGraph:
+    """A job whose records in flight are broadcast, and so fit no other subtasks."""
+    graph = word_count(parallelism=parallelism, checkpoints=UNALIGNED)
+    edge = replace(graph.edges[0], partitioning=Partitioning.BROADCAST, keys=())
+    read, count = graph.vertices
+    shown = replace(count, operators=count.operators[1:])
+    return replace(graph, vertices=(read, shown), edges=(edge,))
+
+
+def test_an_unaligned_job_is_rescaled_from_the_records_in_flight_of_a_fresh_snapshot() -> None:
     driver = unaligned().run()
+    driver.complete()
+    ask(driver)
+    assert driver.of(effects.PersistOrders)
+
+
+def test_the_snapshot_for_a_rescale_does_not_wait_for_records_in_flight() -> None:
+    driver = unaligned().run()
+    ask(driver)
+    number = driver.one(effects.PersistCheckpointId).checkpoint_id
+    driver.give(events.CheckpointIdPersisted(number))
+    assert {(trigger.checkpoint_id, trigger.unaligned) for _, trigger in driver.sent(TriggerCheckpoint)} == {(1, True)}
+
+
+def test_an_unaligned_job_that_restarts_is_made_smaller_at_once() -> None:
+    driver = unaligned().run()
+    driver.complete()
+    driver.fail()
+    ask(driver, (VertexParallelism("count", 1),))
+    assert driver.of(effects.PersistOrders)
+
+
+def test_a_job_whose_records_in_flight_fit_no_other_subtasks_is_rescaled_from_a_snapshot_without_any() -> None:
+    driver = Driver(broadcasting()).run()
     driver.complete()  # fresh, but others like it may hold records in flight
     ask(driver)
     number = driver.one(effects.PersistCheckpointId).checkpoint_id
@@ -636,8 +674,8 @@ def test_an_unaligned_job_is_rescaled_from_a_snapshot_that_holds_nothing_in_flig
     assert not driver.of(effects.WakeAt) or driver.one(effects.WakeAt).at_ms > driver.now
 
 
-def test_an_unaligned_job_that_restarts_is_rescaled_when_it_runs_again() -> None:
-    driver = unaligned().run()
+def test_a_job_whose_records_in_flight_fit_no_other_subtasks_is_rescaled_when_it_runs_again() -> None:
+    driver = Driver(broadcasting()).run()
     driver.complete()
     ask(driver)
     driver.fail()
@@ -663,7 +701,7 @@ def test_a_rescale_whose_input_ends_meanwhile_does_not_end_the_job() -> None:
 
 
 def test_no_attempt_begins_at_the_old_width_while_the_new_one_is_being_written() -> None:
-    driver = unaligned().run()
+    driver = Driver(broadcasting()).run()
     ask(driver)
     aligned, _ = snapshot(driver)
     assert driver.of(effects.PersistOrders)
@@ -693,19 +731,20 @@ def flying(metadata: CheckpointMetadata) -> CheckpointMetadata:
     return replace(metadata, subtasks=tuple(states))
 
 
-def test_a_job_that_has_records_in_flight_to_take_up_first_is_not_made_smaller_before_it_runs() -> None:
+def test_only_records_in_flight_that_fit_are_given_to_a_job_that_is_made_smaller_before_it_runs() -> None:
     """In an aligned mode, but started from an unaligned checkpoint."""
-    checkpoint, metadata = Driver().run().complete()
-    driver = Driver(token=8)
-    driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), flying(metadata), 2))
-    ask(driver, (VertexParallelism("count", 1), VertexParallelism("read", 1)))
-    assert driver.one(effects.AnswerRescale).busy
-    assert not driver.of(effects.PersistOrders)
+    for graph, is_bound in ((word_count(), False), (replace(broadcasting(), checkpoints=None), True)):
+        checkpoint, metadata = Driver(graph).run().complete()
+        driver = Driver(graph, token=8)
+        driver.give(events.Recovered(AttemptRecord(attempt=1), (checkpoint,), flying(metadata), 2))
+        ask(driver, (VertexParallelism("count", 1), VertexParallelism("read", 1)))
+        assert bool(driver.of(effects.AnswerRescale)) is is_bound
+        assert bool(driver.of(effects.PersistOrders)) is not is_bound
 
 
-def test_records_in_flight_are_never_deployed_to_another_width() -> None:
-    _, metadata = Driver().run().complete()
-    wider = Attempt(normalize(word_count(parallelism=3)), attempt(), MORE_SLOTS, 1)
+def test_records_in_flight_that_do_not_fit_are_never_deployed_to_another_width() -> None:
+    _, metadata = Driver(broadcasting()).run().complete()
+    wider = Attempt(normalize(broadcasting(3)), attempt(), MORE_SLOTS, 1)
     with pytest.raises(InFlightMisfit, match="holds records in flight"):
         wider.deploy(flying(metadata), DIRECTORY, 0)
     assert wider.deployed_ms is None

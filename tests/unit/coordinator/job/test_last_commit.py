@@ -154,7 +154,7 @@ def printed() -> JobGraph:
     return replace(graph, vertices=(read, replace(count, operators=(*count.operators[:-1], shown))))
 
 
-def test_what_is_only_printed_holds_nothing_up() -> None:
+def test_printed_output_delays_no_cancellation() -> None:
     driver = Driver(printed()).run()
     driver.complete()
     driver.give(events.CancelRequested())

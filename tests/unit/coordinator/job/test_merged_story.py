@@ -50,9 +50,9 @@ def histories(draw: st.DrawFn) -> list[list[StoryLine]]:
 
 @given(histories())
 def test_every_story_is_in_a_causal_order(parts: list[list[StoryLine]]) -> None:
-    told = merged(parts)
-    place = {line.id: at for at, line in enumerate(told)}
+    lines = merged(parts)
+    place = {line.id: at for at, line in enumerate(lines)}
     assert len(place) == sum(map(len, parts))
-    assert all(place[line.cause_id] < place[line.id] for line in told if line.cause_id != "data")
+    assert all(place[line.cause_id] < place[line.id] for line in lines if line.cause_id != "data")
     for part in parts:
-        assert [line for line in told if line in part] == part
+        assert [line for line in lines if line in part] == part

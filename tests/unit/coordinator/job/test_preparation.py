@@ -28,7 +28,7 @@ def test_nothing_is_to_be_prepared_before_every_subtask_runs() -> None:
         assert driver.master.preparation() is None
 
 
-def test_of_a_running_job_it_is_the_normalized_graph_and_the_attempt() -> None:
+def test_a_running_job_is_prepared_with_its_normalized_graph_and_attempt() -> None:
     graph = word_count()
     assert normalize(graph) != graph  # else this proves nothing
     assert Driver(graph).run().master.preparation() == PrepareJob(attempt(1), normalize(graph), slots=0)

@@ -149,7 +149,7 @@ def test_splits_first_records_and_counters_of_others_are_left_out() -> None:
     assert totals["counts"] == 2 * 10  # read-0 and count-0, which are there
 
 
-def test_of_an_attempt_that_is_torn_down_nothing_counts_but_its_end() -> None:
+def test_only_the_end_of_a_torn_down_attempt_counts() -> None:
     driver = Driver().run()
     driver.give(events.CancelRequested())
     for key in SUBTASKS:
@@ -162,3 +162,26 @@ def test_of_an_attempt_that_is_torn_down_nothing_counts_but_its_end() -> None:
 
 def _persists(effect: effects.Effect) -> bool:
     return isinstance(effect, effects.PersistCheckpoint)
+
+
+def test_reports_that_come_together_count_as_if_each_had_come_alone() -> None:
+    driver = Driver().run()
+    number = driver.trigger()
+    mine = [key for key in SUBTASKS if PLACES[key] == "tm-a"]
+    others = [key for key in SUBTASKS if PLACES[key] == "tm-b"]
+    stranger = tuple(acknowledged(number, *key) for key in SUBTASKS)  # half of them are not its own
+    driver.give(events.TaskManagerReports("tm-a", stranger))
+    assert not driver.of(effects.PersistCheckpoint)
+    driver.give(events.TaskManagerReports("tm-b", tuple(acknowledged(number, *key) for key in others)))
+    persist = driver.one(effects.PersistCheckpoint)
+    assert len(persist.metadata.subtasks) == len(mine) + len(others) == len(SUBTASKS)
+
+
+def test_nothing_that_comes_together_with_a_failure_revives_its_attempt() -> None:
+    driver = Driver().run()
+    number = driver.trigger()
+    failed = report(SubtaskPhase.SUBTASK_FAILED, "count", 0)
+    running = report(SubtaskPhase.SUBTASK_EXHAUSTED, "read", 0)
+    driver.give(events.TaskManagerReports("tm-a", (acknowledged(number, "read", 0), failed, running)))
+    assert driver.state is JobState.RESTARTING
+    assert len(driver.emitted(JobEventKind.ATTEMPT_FAILED)) == 1

@@ -139,7 +139,7 @@ CHECKPOINTS = (
     ("keep_newest", "keep_all", "ids"),
     [(False, False, [3]), (True, False, [4, 3]), (False, True, [4, 3, 2]), (True, True, [4, 3, 2])],
 )
-def test_what_outlives_a_job(keep_newest: bool, keep_all: bool, ids: list[int]) -> None:
+def test_savepoints_and_requested_checkpoints_outlive_a_job(keep_newest: bool, keep_all: bool, ids: list[int]) -> None:
     kept = retained_after_end(CHECKPOINTS, keep_newest=keep_newest, keep_all=keep_all)
     assert [checkpoint.checkpoint_id for checkpoint in kept] == ids
 
@@ -194,15 +194,39 @@ def _with_flight(source: tuple[str, int], target: tuple[str, int]) -> Checkpoint
     return replace(whole, subtasks=states)
 
 
-def test_records_in_flight_fit_the_same_shape_only() -> None:
+def test_records_in_flight_by_key_or_in_turn_fit_any_parallelism() -> None:
     flying = _with_flight(("read", 1), ("count", 0))
-    assert in_flight_misfits(normalize(word_count()), flying) == ()
-    assert misfits(normalize(word_count()), flying) == ()
-    (text,) = in_flight_misfits(normalize(word_count(parallelism=3)), flying)
+    for parallelism in (1, 2, 3):
+        graph = normalize(word_count(parallelism=parallelism))
+        assert in_flight_misfits(graph, flying) == misfits(graph, flying) == ()
+        in_turn = replace(graph, edges=(replace(graph.edges[0], keys=(), partitioning=Partitioning.REBALANCE),))
+        assert in_flight_misfits(in_turn, flying) == ()
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "reason"),
+    [
+        (Partitioning.FORWARD, "records of a FORWARD edge stay with the subtask that has them"),
+        (Partitioning.BROADCAST, "broadcast records have reached some subtasks and not others"),
+        (Partitioning.HASH, "records that go by key to an operator that is not keyed do not contain the hash"),
+    ],
+)
+def test_other_records_in_flight_fit_the_same_shape_only(partitioning: Partitioning, reason: str) -> None:
+    flying = _with_flight(("read", 0), ("count", 0))
+
+    def graph(parallelism: int) -> JobGraph:
+        made = normalize(word_count(parallelism=parallelism))
+        read, count = made.vertices
+        edge = replace(made.edges[0], partitioning=partitioning)
+        return replace(made, vertices=(read, replace(count, operators=count.operators[1:])), edges=(edge,))
+
+    assert in_flight_misfits(graph(2), flying) == ()
+    (text,) = in_flight_misfits(graph(3), flying)
     assert "holds records in flight, which only fit the same channels: vertex 'read' has parallelism 2" in text
+    assert reason in text
     assert "Start from a savepoint" in text
-    assert text in misfits(normalize(word_count(parallelism=3)), flying)
-    assert in_flight_misfits(normalize(word_count(parallelism=3)), SNAPSHOT) == ()
+    assert text in misfits(graph(3), flying)
+    assert in_flight_misfits(graph(3), SNAPSHOT) == ()
 
 
 def test_records_in_flight_that_went_by_other_keys_are_refused() -> None:

@@ -182,7 +182,7 @@ def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again(s
     machine.deployed(0)
     run_all(machine)
     first = assigned(machine.found(found(split("a", 4), complete=False), 10))
-    assert first == {0: (["a"], False), 1: ([], False)}, "the other hears that there is none for it yet"
+    assert first == {0: (["a"], False), 1: ([], False)}, "the other is notified that there is none for it yet"
     assert machine.next_wake_ms() == 210
     assert not machine.tick(209)
     (discover,) = machine.tick(210)

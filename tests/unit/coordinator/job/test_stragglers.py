@@ -50,7 +50,7 @@ def test_nothing_is_moved_before_it_was_slow_for_the_whole_window() -> None:
         ("its neighbour is quick, so it is the data", {"places": ["a", "b", "b"], "cost": {1: 9.0}}),
     ],
 )
-def test_who_is_left_alone(why: str, stragglers: dict[str, Any]) -> None:
+def test_subtasks_that_are_no_stragglers_stay(why: str, stragglers: dict[str, Any]) -> None:
     found = TestingStragglers(**{"places": ["a", "b", "c"], **stragglers})
     found.pass_ms(WINDOW_MS * 5)
     assert not found.moved, why

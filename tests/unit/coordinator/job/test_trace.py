@@ -15,7 +15,7 @@ from tests.unit.coordinator.driver import Driver
 KIND = JobEventKind
 
 
-class Told:
+class Traced:
     """A tracer, and the traces that it has made."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ def _steps(spans: Sequence[Span]) -> list[tuple[str, int, int, str]]:
 
 
 def test_a_checkpoint_is_a_trace_with_a_span_for_each_subtask() -> None:
-    told = Told()
-    told.hear(KIND.CHECKPOINT_COMPLETED, 1_100, parts=_details(40, 70))
-    ((root, *rest),) = told.traces()
+    traced = Traced()
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 1_100, parts=_details(40, 70))
+    ((root, *rest),) = traced.traces()
     assert (root.name, root.start_us, root.end_us, root.error) == ("checkpoint", 1_000_000, 1_100_000, "")
     assert root.attributes["lockgate.checkpoint"] == 7
     assert [(span.name, span.end_us - span.start_us) for span in rest] == [
@@ -62,32 +62,32 @@ def test_a_checkpoint_is_a_trace_with_a_span_for_each_subtask() -> None:
 
 
 def test_an_aborted_checkpoint_says_why() -> None:
-    told = Told()
-    told.hear(KIND.CHECKPOINT_ABORTED, 1_500, "not acknowledged in time by count-1", parts=_details(40))
-    ((root, *rest),) = told.traces()
+    traced = Traced()
+    traced.hear(KIND.CHECKPOINT_ABORTED, 1_500, "not acknowledged in time by count-1", parts=_details(40))
+    ((root, *rest),) = traced.traces()
     assert (root.error, len(rest)) == ("not acknowledged in time by count-1", 1)
 
 
-def test_of_a_huge_job_the_slowest_subtasks_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_slowest_subtasks_of_a_huge_job_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_SUBTASKS", 2)
-    told = Told()
-    told.hear(KIND.CHECKPOINT_COMPLETED, 1_100, parts=_details(*range(5)))
-    (spans,) = told.traces()
+    traced = Traced()
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 1_100, parts=_details(*range(5)))
+    (spans,) = traced.traces()
     assert spans[0].attributes["lockgate.left_out"] == 3
     assert [span.attributes["lockgate.subtask"] for span in spans if span.name == "snapshot count"] == [4, 3]
 
 
 def test_a_takeover_is_a_trace_of_its_steps_and_starts() -> None:
-    told = Told()
+    traced = Traced()
     for kind, at_ms in ((KIND.LEADER_LOSS_DETECTED, 10), (KIND.LEADER_GRANTED, 14), (KIND.JOB_RECOVERED, 20)):
-        told.hear(kind, at_ms)
+        traced.hear(kind, at_ms)
     starts = Starts(5_000, {("read", 0): 5_030, ("count", 0): 5_050}, lambda key: f"tm of {key[0]}")
-    told.hear(KIND.ATTEMPT_DEPLOYED, 80, parts=starts)
-    told.hear(KIND.FIRST_RECORD, 90)
-    assert told.traces() == []
-    told.hear(KIND.CHECKPOINT_COMPLETED, 120)
-    told.hear(KIND.CHECKPOINT_COMPLETED, 220)
-    (spans,) = told.traces()
+    traced.hear(KIND.ATTEMPT_DEPLOYED, 80, parts=starts)
+    traced.hear(KIND.FIRST_RECORD, 90)
+    assert traced.traces() == []
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 120)
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 220)
+    (spans,) = traced.traces()
     assert (spans[0].name, spans[0].start_us, spans[0].end_us, spans[0].error) == ("failover", 10_000, 120_000, "")
     assert spans[0].attributes["lockgate.cause"] == "leader_loss_detected"
     assert _steps(spans) == [
@@ -103,12 +103,12 @@ def test_a_takeover_is_a_trace_of_its_steps_and_starts() -> None:
 
 
 def test_a_lost_task_manager_is_a_failover_and_a_late_checkpoint_does_not_end_it() -> None:
-    told = Told()
-    told.hear(KIND.TASK_MANAGER_LOST, 10, "tm-a", attempt=1)
-    told.hear(KIND.CHECKPOINT_COMPLETED, 15, attempt=1)
-    told.hear(KIND.ATTEMPT_DEPLOYED, 50)
-    told.hear(KIND.CHECKPOINT_COMPLETED, 70)
-    (spans,) = told.traces()
+    traced = Traced()
+    traced.hear(KIND.TASK_MANAGER_LOST, 10, "tm-a", attempt=1)
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 15, attempt=1)
+    traced.hear(KIND.ATTEMPT_DEPLOYED, 50)
+    traced.hear(KIND.CHECKPOINT_COMPLETED, 70)
+    (spans,) = traced.traces()
     assert [span.name for span in spans] == ["failover", "deploy", "first checkpoint"]
     assert (spans[0].attributes["lockgate.cause"], spans[0].attributes["lockgate.text"]) == (
         "task_manager_lost",
@@ -117,23 +117,23 @@ def test_a_lost_task_manager_is_a_failover_and_a_late_checkpoint_does_not_end_it
 
 
 def test_a_failure_on_top_of_another_is_a_part_of_it_until_the_attempt_runs() -> None:
-    told = Told()
-    told.hear(KIND.ATTEMPT_FAILED, 10, "first")
-    told.hear(KIND.TASK_MANAGER_LOST, 20)
-    told.hear(KIND.ATTEMPT_DEPLOYED, 50)
-    told.hear(KIND.ATTEMPT_FAILED, 60, "second")
-    told.hear(KIND.STATE_CHANGED, 70, "FAILED")
-    first, second = told.traces()
+    traced = Traced()
+    traced.hear(KIND.ATTEMPT_FAILED, 10, "first")
+    traced.hear(KIND.TASK_MANAGER_LOST, 20)
+    traced.hear(KIND.ATTEMPT_DEPLOYED, 50)
+    traced.hear(KIND.ATTEMPT_FAILED, 60, "second")
+    traced.hear(KIND.STATE_CHANGED, 70, "FAILED")
+    first, second = traced.traces()
     assert [span.name for span in first] == ["failover", "end the attempt", "deploy"]
     assert (first[0].error, second[0].error) == ("the next failure: second", "the job is FAILED")
 
 
 def test_a_job_that_only_runs_has_no_failover_and_nobody_may_want_traces() -> None:
-    told = Told()
+    traced = Traced()
     for kind in (KIND.ATTEMPT_DEPLOYED, KIND.FIRST_RECORD, KIND.CHECKPOINT_COMPLETED):
-        told.hear(kind, 10)
-    told.hear(KIND.STATE_CHANGED, 20, "FINISHED")
-    assert told.traces() == []
+        traced.hear(kind, 10)
+    traced.hear(KIND.STATE_CHANGED, 20, "FINISHED")
+    assert traced.traces() == []
     JobTracer("job", None).heard(JobEvent(KIND.TASK_MANAGER_LOST))
 
 

@@ -1,4 +1,4 @@
-"""How much one client may have, how it is told, and that others have theirs."""
+"""How much one client may have, how it learns its limit, and that others have theirs."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_limits_of_one_client_do_not_affect_another() -> None:
     assert many(alice, 100.0) == 20
     assert clients.client(ALICE, "ipv4:10.0.0.2:7", 100.0) is alice  # wherever she calls from
     assert many(clients.client(BOB, "ipv4:10.0.0.1:1", 100.0), 100.0) == 20  # the same address
-    nobody = clients.client(ANONYMOUS, "ipv4:10.0.0.1:1", 100.0)
-    assert many(nobody, 100.0) == 20
+    anonymous = clients.client(ANONYMOUS, "ipv4:10.0.0.1:1", 100.0)
+    assert many(anonymous, 100.0) == 20
     owner = clients.client(OWNER, "ipv4:10.0.0.1:99", 100.0)
     assert many(owner, 100.0) == 20
     assert clients.client(OWNER, "ipv4:10.0.0.1:100", 100.0) is owner  # the secret says nothing of who it is

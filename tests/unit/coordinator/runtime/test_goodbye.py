@@ -148,7 +148,7 @@ class Registry:
     def connect(self, pid: int = 1) -> TaskManagerLink:
         link = TaskManagerLink("test")
         messages = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
-        self.registry.register(Registration("tm-a", messages, link))
+        self.registry.register(Registration("tm-a", messages, link, TOKEN))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN) -> None:

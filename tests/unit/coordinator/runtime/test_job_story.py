@@ -51,7 +51,7 @@ def test_an_event_names_its_cause_and_its_effects() -> None:
         (ev.Recovered(None, (), None, 1), "leadership"),
     ],
 )
-def test_where_an_event_comes_from(event: ev.Event, cause: str) -> None:
+def test_an_event_names_its_cause(event: ev.Event, cause: str) -> None:
     story = _story()
     story.handled(event, "", [])
     assert story.lines()[0][0].cause_id == cause
@@ -108,14 +108,14 @@ def test_after_the_end_the_last_events_are_kept_with_a_remark() -> None:
 def test_every_message_names_its_cause_unless_it_is_advice(kind: type[do.ControlBody]) -> None:
     body = caused(kind(), "c3-5")
     assert getattr(body, "cause_id", "c3-5") == "c3-5"
-    assert hasattr(body, "cause_id") is (kind is not m.PrepareJob)
+    assert hasattr(body, "cause_id") is (kind not in (m.PrepareJob, m.KeepCopies))
     assert effects_of([do.Send("tm-0", body)])[0].startswith("tm-0: ")
 
 
 def test_the_same_message_to_many_is_one_effect_and_states_and_timers_are_none() -> None:
     sends = [do.Send(f"tm-{number}", m.NotifyCheckpointComplete(ATTEMPT, 4)) for number in range(100)]
-    told = effects_of([*sends, _state(m.JobState.RUNNING), do.WakeAt(3), do.CleanUp()])
-    assert told == (
+    lines = effects_of([*sends, _state(m.JobState.RUNNING), do.WakeAt(3), do.CleanUp()])
+    assert lines == (
         "tm-0, tm-1 and 98 more: checkpoint 4 is complete: commit",
         "delete the job's records and files",
     )

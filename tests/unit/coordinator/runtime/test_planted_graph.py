@@ -15,7 +15,7 @@ def test_a_graph_with_another_content_than_the_sealed_record_says_is_refused(tmp
     own, planted = b"the graph of the job", b"a graph with somebody else's code"
     stored = files.write_graph(Run("job", "run"), own)
     assert stored.checksum == checksum(own)
-    assert stored.checksum.startswith("sha256:")  # which nobody can meet with another content, unlike a CRC
+    assert stored.checksum.startswith("sha256:")  # which no other content can have, unlike a CRC
     (file,) = [path for path in tmp_path.rglob("graph") if path.is_file()]
     file.write_bytes(planted)
     with pytest.raises(StorageError, match="is corrupt: its checksum is"):

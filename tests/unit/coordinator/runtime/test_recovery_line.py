@@ -17,11 +17,12 @@ class Died(Exception):
 
 
 class Leader:
-    """One term over the counts that outlive it: calls run as they are queued, timers never."""
+    """One term over the counts that outlive it: calls run as they are queued. Only `survive` lets time pass."""
 
     def __init__(self, counts: dict[str, int], poison: str = "", runs: Callable[[str], bool] = lambda _: True) -> None:
         """poison: the job whose load ends the process. runs: whether a job gets through at once."""
         self.held: list[str] = []
+        self.waits: list[str] = []
         self.needs_marks = True
         self.loaded: list[str] = []
         self._counts, self._poison, self._runs = counts, poison, runs
@@ -30,10 +31,23 @@ class Leader:
             note_recovery=counts.__setitem__,
             clear_recovery_count=lambda key: counts.pop(key, None),
         )
-        actor = SimpleNamespace(tell=self._queue.append, at=lambda *_: SimpleNamespace(cancel=lambda: None))
+        self._timers: list[Callable[[], None]] = []
+        actor = SimpleNamespace(tell=self._queue.append, at=self._at)
         workers = SimpleNamespace(submit=self._submit)
-        fence = SimpleNamespace(over=Event())
+        self.over = Event()
+        fence = SimpleNamespace(over=self.over)
         self.line = RecoveryLine(cast(Any, fence), cast(Any, actor), cast(Any, workers), cast(Any, persistence))
+
+    def _at(self, _due_ms: int, call: Callable[[], None]) -> SimpleNamespace:
+        if call == self.line._prove:
+            self._timers.append(call)
+        return SimpleNamespace(cancel=lambda: None)
+
+    def survive(self) -> Leader:
+        """It has lived for PROVEN_MS. Raises Died."""
+        while self._timers:
+            self._timers.pop(0)()
+        return self.recover()
 
     def _submit(self, _key: str, call: Callable[[], Any]) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -58,7 +72,8 @@ class Leader:
             if self._runs(key):
                 self._queue.append(lambda: self.line.through(key))
 
-        return SimpleNamespace(key=key, load=load, hold_back=lambda _reason: self.held.append(key))
+        held, waits = self.held, self.waits
+        return SimpleNamespace(key=key, load=load, hold_back=lambda _: held.append(key), wait=waits.append)
 
 
 @pytest.mark.parametrize("order", [("poison", "a", "b"), ("a", "poison", "b"), ("a", "b", "poison")])
@@ -68,7 +83,7 @@ def test_the_poison_is_held_back_and_nothing_else(order: tuple[str, ...], slow: 
     counts: dict[str, int] = {}
     for _ in range(MAX_DEATHS):
         with pytest.raises(Died):
-            Leader(counts, "poison", lambda key: key != slow or counts[key] > 1).recover(*order)
+            Leader(counts, "poison", lambda key: key != slow or counts[key] > 1).recover(*order).survive()
         assert all(counts.get(key, 0) <= 1 for key in ("a", "b"))
     last = Leader(counts).recover(*order)
     assert last.held == ["poison"]
@@ -81,14 +96,48 @@ def test_jobs_that_killed_no_leader_are_recovered_concurrently() -> None:
 
 
 def test_a_suspect_waits_for_the_one_before_it() -> None:
-    counts = {"a": 1, "b": 2}
-    leader = Leader(counts, runs=lambda _: False).recover("a", "b", "clean")
+    counts = {"b": 2, "a": 1}
+    leader = Leader(counts, runs=lambda _: False).recover("b", "a", "clean")
     assert sorted(leader.loaded) == ["a", "clean"]
     assert counts == {"a": 2, "b": 2, "clean": 1}
     leader.line.through("a")
-    leader.recover()
+    leader.recover().survive()
     assert leader.loaded[-1] == "b"
     assert counts == {"b": 3, "clean": 1}
+
+
+def test_a_healthy_job_is_never_held_back_by_leaders_that_die_one_after_the_other() -> None:
+    """Each is killed in the middle of the recovery, if it has begun."""
+    counts: dict[str, int] = {}
+    for _ in range(10):
+        Leader(counts, runs=lambda _: False).recover("healthy")
+        assert counts["healthy"] <= MAX_DEATHS - 1
+    last = Leader(counts).recover("healthy")
+    assert last.loaded == []
+    last.survive()
+    assert (last.loaded, last.held, counts) == (["healthy"], [], {})
+
+
+def test_a_job_that_only_proven_leaders_die_of_is_held_back() -> None:
+    counts = {"poison": MAX_DEATHS - 1}
+    with pytest.raises(Died):
+        Leader(counts, "poison").recover("poison").survive()
+    assert Leader(counts).recover("poison", "other").held == ["poison"]
+
+
+def test_jobs_that_no_leader_has_died_of_do_not_wait_for_the_proof() -> None:
+    leader = Leader({"doubtful": MAX_DEATHS - 1, "suspect": 1}).recover("doubtful", "suspect", "clean")
+    assert sorted(leader.loaded) == ["clean", "suspect"]
+    assert leader.waits == ["2 leaders in a row died while they recovered it: this one lives without it first"]
+    assert leader.survive().loaded[-1] == "doubtful"
+
+
+def test_a_term_that_is_over_begins_nothing_any_more() -> None:
+    counts = {"doubtful": MAX_DEATHS - 1}
+    leader = Leader(counts).recover("doubtful")
+    leader.over.set()
+    assert leader.survive().loaded == []
+    assert counts == {"doubtful": MAX_DEATHS - 1}
 
 
 def test_a_suspect_that_ends_lets_the_next_one_in() -> None:

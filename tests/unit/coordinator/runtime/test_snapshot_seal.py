@@ -247,7 +247,7 @@ def test_a_sealed_snapshot_needs_no_operator_whoever_submitted_the_job(place: Pl
     assert isinstance(recovery.persistence.recover(recovery.record), Recovered)
 
 
-def test_what_was_trusted_once_is_trusted_again_until_it_changes(place: Place, marker: Path) -> None:
+def test_a_snapshot_trusted_once_is_trusted_until_it_changes(place: Place, marker: Path) -> None:
     file = place.older(snapshot(pickle.dumps("harmless")))
     _, accepted = place.files().read_start(str(file), is_trusted=True)
     recovery = Recovery(place, replace(RECORD, restore_from=str(file), restore_checksum=accepted))

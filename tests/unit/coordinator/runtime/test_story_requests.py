@@ -65,6 +65,14 @@ def test_one_that_does_not_answer_is_named() -> None:
     term.requests.answer("tm-0", StoryAnswer(term.sent[0][1].request))  # too late: dropped
 
 
+def test_an_answer_to_an_earlier_leader_is_not_taken_for_one_to_this() -> None:
+    before, now = FakeTerm(), FakeTerm()
+    before.ask("tm-0")
+    asked = now.ask("tm-0")
+    now.requests.answer("tm-0", StoryAnswer(before.sent[0][1].request, (StoryLine("of another job"),)))
+    assert not asked.done()
+
+
 def test_without_task_managers_it_is_the_leaders() -> None:
     assert FakeTerm().ask().result().parts == (OWN,)
 

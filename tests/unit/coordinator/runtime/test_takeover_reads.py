@@ -116,7 +116,7 @@ def test_a_mark_that_cannot_be_decoded_counts_nothing_and_is_replaced(successor:
     assert successor.persistence.load("job") == FoundJob(RECORD, None, 1)
 
 
-def test_what_a_newer_version_has_written_holds_the_job_back_and_stays(successor: Successor) -> None:
+def test_records_of_a_newer_version_hold_the_job_back_and_stay(successor: Successor) -> None:
     leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
     path = Paths("default").attempt("job")
     newer = encode(AttemptRecord(2, format_version=2))

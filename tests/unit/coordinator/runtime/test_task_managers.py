@@ -19,7 +19,7 @@ RUNS = m.AttemptId("job", "run", 1)
 
 
 class RecordingListener:
-    """A listener that keeps what it was told."""
+    """A listener that keeps what it is notified of."""
 
     def __init__(self) -> None:
         self.messages: list[object] = []
@@ -50,11 +50,12 @@ class TestingRegistry:
         incarnation: str = "the first",
         name: str = "tm",
         release: m.Release | None = None,
+        token: int = TOKEN,
     ) -> TaskManagerLink:
         """A process with the same address and pid each time."""
         link = TaskManagerLink("test")
         messages = m.Register("host:1", 2, 1, running, incarnation, release=release)
-        self.registry.register(Registration(name, messages, link, acknowledged))
+        self.registry.register(Registration(name, messages, link, token, acknowledged))
         return link
 
     def say(self, link: TaskManagerLink, body: object, token: int = TOKEN, sequence: int = 0) -> None:
@@ -125,9 +126,37 @@ def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRe
     assert greeting.acknowledged == 1
 
 
+def test_a_registration_that_counts_messages_of_another_leader_acknowledges_none_of_this_one(
+    testing: TestingRegistry,
+) -> None:
+    """Its first stream has brought nothing there; meanwhile it has handled more of the other leader's."""
+    testing.connect(RUNS, acknowledged=10, token=TOKEN - 1)
+    for reason in "abc":
+        testing.registry.send("tm", m.CancelAttempt(RUNS, reason))
+    resent = read(testing.connect(RUNS, acknowledged=12, token=TOKEN - 1))[1:]
+    assert [cast(m.CancelAttempt, body).reason for _, body in resent] == ["a", "b", "c"]
+    assert min(number for number, _ in resent) > 12
+    last = resent[-1][0]
+    assert read(testing.connect(RUNS, acknowledged=last))[1:] == [], "now it has handled them"
+
+
+@pytest.mark.parametrize("says", [False, True])
+def test_a_registration_from_before_the_last_message_does_not_replace_its_stream(
+    testing: TestingRegistry, says: bool
+) -> None:
+    link = testing.connect(RUNS, token=TOKEN - says)
+    if says:
+        testing.say(link, m.Heartbeat(1))
+    testing.registry.send("tm", m.CancelAttempt(RUNS, "a"))
+    late = testing.connect(RUNS, acknowledged=1, token=TOKEN - 1)
+    assert late.end is not None
+    assert link.end is None
+    assert len(read(testing.connect(RUNS))) == 2, "nothing was taken for acknowledged"
+
+
 @pytest.mark.parametrize("incarnation", ["the second", ""])
 def test_a_new_process_is_known_by_its_incarnation_alone(testing: TestingRegistry, incarnation: str) -> None:
-    """ "": of a version that does not number: what it has heard cannot be known."""
+    """ "": of a version that does not number: what it has received cannot be known."""
     testing.say(testing.connect(RUNS), m.AttemptGone(RUNS), sequence=7)
     testing.registry.send("tm", m.Deploy(attempt=RUNS))
     for lost in (1, 2)[: 1 if incarnation else 2]:
@@ -173,3 +202,25 @@ def test_the_version_of_another_task_manager_counts_too(
     _, reason = testing.connect(name="b", release=m.Release("9.0", 3, 2)).end or (None, "")
     assert reason.startswith("task manager b runs Lockgate 9.0")
     assert "upgrade task manager a first" in reason
+
+
+def test_a_lost_task_manager_does_not_keep_others_from_another_version(testing: TestingRegistry) -> None:
+    neighbour = m.Release("9.0", REVISION + 1, REVISION)
+    link = testing.connect(name="a", release=own_release())
+    testing.registry.received(link, m.TaskManagerMessage(TOKEN, "a", m.Goodbye()))
+    testing.connect(name="b", release=neighbour)
+    assert testing.connect(name="c", release=m.Release("9.1", REVISION + 2, REVISION)).end is None
+    assert [member.task_manager_id for member in testing.registry.all()] == ["b", "c"]
+
+
+def test_heartbeats_say_how_long_the_pauses_of_a_large_cluster_are(testing: TestingRegistry) -> None:
+    first, *_ = [testing.connect(name=f"tm-{number}") for number in range(200)]
+    assert read(first) == [(0, m.Registered(500, takes_batches=True))]
+    testing.registry._beat()
+    assert read(first) == [(0, m.Heartbeat(1, interval_ms=800))]
+    for number in range(1, 200):
+        testing.registry.received(
+            testing.connect(name=f"tm-{number}"), m.TaskManagerMessage(TOKEN, f"tm-{number}", m.Goodbye())
+        )
+    testing.registry._beat()
+    assert read(first) == [(0, m.Heartbeat(2, interval_ms=500))]

@@ -1,0 +1,63 @@
+"""Task managers of the last attempts that have not registered with a new leader: looks whether they can still come.
+
+A process that has ended refuses connections at its exchange port. Then no job needs to wait for it. Any other answer
+proves nothing: it may be on its way, or cut off. Actor thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+
+from lockgate_common.addresses import ProbeAnswer
+from lockgate_common.clock import monotonic_ms
+from lockgate_common.ports import probe_tcp
+
+from lockgate_coordinator.runtime.actor import Actor
+from lockgate_coordinator.runtime.workers import KeyedWorkers
+
+log = logging.getLogger(__name__)
+
+_AGAIN_MS = 50
+
+
+class AbsentTaskManagers:
+    """Those of one term."""
+
+    def __init__(
+        self, actor: Actor, probes: KeyedWorkers, awaited: Callable[[str], bool], ended: Callable[[str], None]
+    ) -> None:
+        """awaited: whether a task manager id still is; ended: called once for each that cannot come any more."""
+        self._actor = actor
+        self._probes = probes
+        self._awaited = awaited
+        self._ended = ended
+        self._until_ms: dict[str, int] = {}  # by task manager id, of those being probed
+
+    def look_for(self, addresses: Iterable[tuple[str, str]], until_ms: int) -> None:
+        """Probes those that are not registered, until a time. addresses: (task manager id, exchange address)."""
+        for name, address in addresses:
+            if self._awaited(name):
+                is_new = name not in self._until_ms
+                self._until_ms[name] = max(until_ms, self._until_ms.get(name, 0))
+                if is_new:
+                    self._probe(name, address)
+
+    def _probe(self, name: str, address: str) -> None:
+        """Repeatedly: a process that dies with the leader may close its port some milliseconds later."""
+        if not self._awaited(name) or monotonic_ms() >= self._until_ms[name]:
+            del self._until_ms[name]
+            return
+        probe = self._probes.submit(name, lambda: probe_tcp(address))
+        probe.add_done_callback(lambda found: self._actor.tell(partial(self._probed, name, address, found)))
+
+    def _probed(self, name: str, address: str, found: Future[ProbeAnswer]) -> None:
+        if found.exception() is None and found.result() is ProbeAnswer.REFUSED:
+            del self._until_ms[name]
+            if self._awaited(name):
+                log.info("task manager %s of an earlier leader has ended: nothing listens at %s", name, address)
+                self._ended(name)
+        else:
+            self._actor.at(monotonic_ms() + _AGAIN_MS, partial(self._probe, name, address))

@@ -1,0 +1,137 @@
+"""What clients read from completed checkpoints: the state of keys, and the offsets of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from grpc import StatusCode
+from lockgate_common.serving.refusals import Refused
+from lockgate_proto import messages as m
+
+from lockgate_coordinator.job.redistribute import SourceStateUnreadable, source_state
+from lockgate_coordinator.runtime.dispatcher import Dispatcher
+from lockgate_coordinator.runtime.errors import Busy, StorageError
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.rpc_server import Later
+from lockgate_coordinator.runtime.state_queries import is_file_missing
+from lockgate_coordinator.runtime.term import LeaderTerm
+
+MOST_KEYS = 1_000
+MOST_KEY_BYTES = 256 << 10
+_WAIT_S = 60.0
+_TRIES = 5
+_LATE = "the state was not read in time; try again"
+
+Retained = Callable[[str], Sequence[m.CompletedCheckpoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReads:
+    """retained: a job's completed checkpoints, running or ended, newest first; raises Refused for an unknown job."""
+
+    dispatcher: Dispatcher
+    files: MetadataFiles
+    retained: Retained
+
+    def query(self, request: m.QueryStateRequest, tries: int = _TRIES) -> Later[m.StateAnswer]:
+        """The state of some keys, all as of one checkpoint. Raises Refused.
+
+        The newest checkpoint may be subsumed while it is read for the first time: then the next one is. So may an
+        earlier one that has answered so far because it was open.
+        """
+        _check(request)
+        named = self._named(request)
+
+        def ask(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, Future[m.StateAnswer]]:
+            return term.query(request.job_key, named, request.operators, is_newest=not request.checkpoint_id)
+
+        checkpoint, answer = self.dispatcher.call(ask)
+
+        def then(answer: m.StateAnswer) -> m.QueryStateResponse | Later[m.StateAnswer]:
+            if answer.outcome is m.QueryOutcome.ANSWERED:
+                return m.QueryStateResponse(checkpoint.checkpoint_id, answer.values)
+            if is_file_missing(answer):
+                if checkpoint == named and self._is_retained(request.job_key, checkpoint):
+                    raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, answer.problem))
+                if request.checkpoint_id:
+                    raise _no_such(request, self.retained(request.job_key))
+                if tries > 1:
+                    return self.query(request, tries - 1)
+                raise Busy("each checkpoint was deleted before it was read; try again, or retain more of them")
+            is_wrong = answer.outcome is m.QueryOutcome.NOT_ANSWERABLE
+            raise Refused(StatusCode.INVALID_ARGUMENT if is_wrong else StatusCode.FAILED_PRECONDITION, answer.problem)
+
+        return Later(answer, _LATE, _WAIT_S, then)
+
+    def _named(self, request: m.QueryStateRequest) -> m.CompletedCheckpoint:
+        found = self.retained(request.job_key)
+        if not found:
+            raise Refused(
+                StatusCode.FAILED_PRECONDITION,
+                f"job {request.job_key} has no completed checkpoint: a running job may have one soon, and one that has"
+                " ended keeps its savepoints, and its last checkpoint if the job asks for that",
+            )
+        if not request.checkpoint_id:
+            return found[0]
+        for checkpoint in found:
+            if checkpoint.checkpoint_id == request.checkpoint_id:
+                return checkpoint
+        raise _no_such(request, found)
+
+    def _is_retained(self, job_key: str, checkpoint: m.CompletedCheckpoint) -> bool:
+        """Whether it still is: its files are deleted only afterwards."""
+        return any(each.pointer == checkpoint.pointer for each in self.retained(job_key))
+
+    def offsets(self, job_key: str) -> tuple[m.CheckpointOffsets, ...]:
+        """Where the sources were at the barrier of each retained checkpoint. One deleted meanwhile is left out."""
+        return tuple(self._offsets(job_key))
+
+    def _offsets(self, job_key: str) -> Iterator[m.CheckpointOffsets]:
+        for checkpoint in self.retained(job_key):
+            try:
+                metadata = self.files.read(checkpoint.pointer, checkpoint.checksum)
+                yield m.CheckpointOffsets(checkpoint.checkpoint_id, tuple(_sources(metadata)))
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
+                if self._is_retained(job_key, checkpoint):
+                    raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, str(error))) from error
+            except SourceStateUnreadable as error:
+                raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
+
+
+def _sources(metadata: m.CheckpointMetadata) -> Iterator[m.SourceOffsets]:
+    for subtask in metadata.subtasks:
+        for state in subtask.operators:
+            if state.kind is m.StateKind.SOURCE_STATE:
+                splits = source_state(state, f"{subtask.vertex_id}-{subtask.subtask}").splits
+                files = tuple(handle.path for handle in state.files)
+                yield m.SourceOffsets(state.operator_id, subtask.subtask, splits, files)
+
+
+def _check(request: m.QueryStateRequest) -> None:
+    """Raises Refused for a request that is none, or too large."""
+    keys = [key for operator in request.operators for key in operator.keys]
+    if not keys or not all(operator.operator_id and operator.keys for operator in request.operators):
+        raise Refused(StatusCode.INVALID_ARGUMENT, "the request needs an operator and a key, or several of them")
+    if len(keys) > MOST_KEYS or sum(len(key.encode()) for key in keys) > MOST_KEY_BYTES:
+        text = f"a request may have {MOST_KEYS} keys of {MOST_KEY_BYTES >> 10} KiB in all; ask for fewer at a time"
+        raise Refused(StatusCode.INVALID_ARGUMENT, text)
+
+
+def _missing(checkpoint: m.CompletedCheckpoint, problem: str) -> str:
+    return (
+        f"checkpoint {checkpoint.checkpoint_id} is kept, but a file of it is missing: {problem}; check that the"
+        " storage is there, and ask for another checkpoint if the file is lost"
+    )
+
+
+def _no_such(request: m.QueryStateRequest, found: Sequence[m.CompletedCheckpoint]) -> Refused:
+    there = ", ".join(str(checkpoint.checkpoint_id) for checkpoint in found[:10]) or "none"
+    text = (
+        f"job {request.job_key} has no checkpoint {request.checkpoint_id}, or no longer: there are {there}; a savepoint"
+        " stays until it is disposed of"
+    )
+    return Refused(StatusCode.FAILED_PRECONDITION, text)  # NOT_FOUND is an unknown job

@@ -1,0 +1,130 @@
+"""A missing file means a deleted checkpoint only when the checkpoint is no longer retained."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lockgate_common.serving.refusals import Refused
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
+from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_proto import messages as m
+
+RUN = Run("job", "run-1")
+PROBLEM = "/storage/shared/7.state does not exist"
+
+
+class Reads:
+    """Checkpoints in a local storage. missing: those of which a task manager misses a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files = MetadataFiles(str(folder), "default")
+        self.kept: list[m.CompletedCheckpoint] = []
+        self.missing: set[str] = set()
+        self.opened: m.CompletedCheckpoint | None = None  # answers the next query
+        self.subsumed_meanwhile: list[m.CompletedCheckpoint] = []
+        self.reads = CheckpointReads(self, self.files, self._retained)  # type: ignore[arg-type]
+
+    def add(self, checkpoint_id: int) -> m.CompletedCheckpoint:
+        metadata = m.CheckpointMetadata(FORMAT_VERSION, checkpoint_id=checkpoint_id)
+        stored = self.files.write(RUN, metadata, self.files.content(metadata))
+        self.kept.insert(0, m.CompletedCheckpoint(checkpoint_id, stored.pointer, stored.checksum))
+        return self.kept[0]
+
+    def call(self, ask: Any) -> Any:
+        return ask(self)
+
+    def query(
+        self, _key: str, checkpoint: m.CompletedCheckpoint, _operators: Any, *, is_newest: bool
+    ) -> tuple[m.CompletedCheckpoint, Future[m.StateAnswer]]:
+        if is_newest and self.opened is not None:
+            checkpoint, self.opened = self.opened, None
+        answer: Future[m.StateAnswer] = Future()
+        is_missing = checkpoint.pointer in self.missing
+        outcome = m.QueryOutcome.CHECKPOINT_GONE if is_missing else m.QueryOutcome.ANSWERED
+        answer.set_result(m.StateAnswer(1, outcome, (), PROBLEM if is_missing else ""))
+        return checkpoint, answer
+
+    def ask(self, checkpoint_id: int = 0, *subsumed: m.CompletedCheckpoint) -> Any:
+        """subsumed: before the answer is there."""
+        found: Any = self.reads.query(m.QueryStateRequest("job", checkpoint_id, (m.OperatorKeys("op", ("[1]",)),)))
+        self.kept = [each for each in self.kept if each not in subsumed]
+        while hasattr(found, "then"):
+            found = found.then(found.answer.result())
+        return found
+
+    def offsets(self, *deleted: m.CompletedCheckpoint) -> list[int]:
+        """Ids. deleted: after the list was made."""
+        self.subsumed_meanwhile = list(deleted)
+        return [each.checkpoint_id for each in self.reads.offsets("job")]
+
+    def _retained(self, _key: str) -> tuple[m.CompletedCheckpoint, ...]:
+        found = tuple(self.kept)
+        for each in self.subsumed_meanwhile:
+            if each in self.kept:
+                self.kept.remove(each)
+                self.files.delete_pointed(each.pointer)
+        return found
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> Reads:
+    return Reads(tmp_path / "storage")
+
+
+def test_a_query_moves_on_from_a_deleted_checkpoint(reads: Reads) -> None:
+    _, newest = reads.add(1), reads.add(2)
+    reads.missing.add(newest.pointer)
+    assert reads.ask(0, newest).checkpoint_id == 1
+
+
+def test_a_query_says_that_the_checkpoint_it_named_is_gone(reads: Reads) -> None:
+    _, newest = reads.add(1), reads.add(2)
+    reads.missing.add(newest.pointer)
+    with pytest.raises(Refused, match="has no checkpoint 2, or no longer: there are 1"):
+        reads.ask(2, newest)
+
+
+@pytest.mark.parametrize("asked", [0, 2])
+def test_a_query_says_that_a_file_of_a_kept_checkpoint_is_missing(reads: Reads, asked: int) -> None:
+    _, newest = reads.add(1), reads.add(2)
+    reads.missing.add(newest.pointer)
+    with pytest.raises(Refused, match=f"checkpoint 2 is kept, but a file of it is missing: {PROBLEM}"):
+        reads.ask(asked)
+
+
+def test_the_answer_has_the_id_of_the_checkpoint_that_was_open(reads: Reads) -> None:
+    reads.opened, _ = reads.add(1), reads.add(2)
+    assert reads.ask().checkpoint_id == 1
+    assert reads.ask().checkpoint_id == 2
+
+
+def test_a_query_moves_on_from_one_that_is_open_no_more_kept_or_not(reads: Reads) -> None:
+    reads.opened, _ = reads.add(1), reads.add(2)
+    reads.missing.add(reads.opened.pointer)
+    assert reads.ask().checkpoint_id == 2
+
+
+def test_offsets_leave_out_a_checkpoint_deleted_meanwhile(reads: Reads) -> None:
+    first = reads.add(1)
+    reads.add(2)
+    assert reads.offsets(first) == [2]
+
+
+def test_offsets_say_that_the_storage_is_away(reads: Reads) -> None:
+    reads.add(1)
+    shutil.move(reads.folder, reads.folder.with_name("away"))
+    with pytest.raises(Refused, match=r"checkpoint 1 is kept, but a file of it is missing: .* the storage is away"):
+        reads.offsets()
+
+
+def test_offsets_say_that_a_file_is_lost(reads: Reads) -> None:
+    lost = reads.add(1)
+    reads.files.delete_pointed(lost.pointer)
+    with pytest.raises(Refused, match=r"checkpoint 1 is kept, but a file of it is missing: .* does not exist"):
+        reads.offsets()
