@@ -33,9 +33,10 @@ class InputEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """The leader has aborted the checkpoint."""
+    """The leader has aborted the checkpoint; and_earlier: with all earlier ones."""
 
     checkpoint_id: int
+    and_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,8 @@ class BarrierHandler:
             case InputEnded(channel):
                 self._check_open(channel, "end of input")
                 return self._end(channel)
-            case CheckpointAborted(checkpoint_id):
-                return self._abort(checkpoint_id)
+            case CheckpointAborted(checkpoint_id, and_earlier):
+                return self._abort_up_to(checkpoint_id) if and_earlier else self._abort(checkpoint_id)
             case BarrierOvertakes(barrier):
                 return self._overtake(barrier, frozenset(), now_ms)
             case LoopEnded():
@@ -188,6 +188,14 @@ class BarrierHandler:
         if checkpoint_id > self._highest:
             self._aborted.add(checkpoint_id)
         return []
+
+    def _abort_up_to(self, checkpoint_id: int) -> list[Effect]:
+        self._story.note(f"abort up to {checkpoint_id}")
+        is_lost = self._current is not None and self._current.checkpoint_id <= checkpoint_id
+        released = self._stop_aligning() if is_lost else []
+        self._highest = max(self._highest, checkpoint_id)
+        self._forget_old_aborts()
+        return released
 
     def _forget_old_aborts(self) -> None:
         self._aborted = {number for number in self._aborted if number > self._highest}

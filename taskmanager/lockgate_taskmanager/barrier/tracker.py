@@ -64,8 +64,8 @@ class BarrierTracker:
             case InputEnded(channel):
                 self._check(channel, "end of input")
                 return self._end(channel)
-            case CheckpointAborted(checkpoint_id):
-                return self._abort(checkpoint_id)
+            case CheckpointAborted(checkpoint_id, and_earlier):
+                return self._abort_up_to(checkpoint_id) if and_earlier else self._abort(checkpoint_id)
             case BarrierOvertakes(barrier):
                 raise IllegalTransition(f"barrier {barrier.checkpoint_id} overtakes in a mode that holds no channel")
             case LoopEnded():
@@ -99,6 +99,12 @@ class BarrierTracker:
         self._seen.pop(checkpoint_id, None)
         if checkpoint_id > self._highest:
             self._aborted.add(checkpoint_id)
+        return []
+
+    def _abort_up_to(self, checkpoint_id: int) -> list[Effect]:
+        self._seen = {newer: known for newer, known in self._seen.items() if newer > checkpoint_id}
+        self._highest = max(self._highest, checkpoint_id)
+        self._aborted = {newer for newer in self._aborted if newer > self._highest}
         return []
 
     def _check(self, channel: int, event: str) -> None:

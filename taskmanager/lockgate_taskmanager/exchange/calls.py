@@ -1,7 +1,7 @@
 """Serves the calls of an exchange: a channel on its own thread, once its caller is authenticated; others on a
 loop.
 
-So nobody without the cluster's secret holds a thread, even with a call whose request never comes.
+So no caller without the cluster's secret holds a thread, even with a call whose request never comes.
 """
 
 from __future__ import annotations

@@ -10,14 +10,19 @@ still takes an element from outside, so that barriers get through while records 
 While an unaligned checkpoint records in-flight elements, a channel whose barrier has not arrived takes
 RECORDING_EXTRA_BYTES more than its bound: elements in transit, and the barrier behind them, must not wait for the
 subtask to process the queue.
+
+Records of a snapshot at another parallelism come before everything else: newer records of their keys may arrive on any
+channel.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from lockgate_proto.messages import Barrier
 
 from lockgate_taskmanager.barrier.recording import ChannelRecording
@@ -140,6 +145,7 @@ class InputGate:
         self._channels = [
             InputChannel(self._lock, number in feedback, spill_folder) for number in range(len(self._ids))
         ]
+        self._moved: deque[tuple[int, pa.Table, int]] = deque()  # channel, records, size
         self._turn = 0
         self._woken = False
         self._closed = False
@@ -308,6 +314,20 @@ class InputGate:
                 target.queue.appendleft(element, size)
             self._ready.notify()
 
+    def put_first(self, records: Sequence[tuple[int, pa.Table]]) -> None:
+        """Records that are taken before anything that is or arrives in any channel, in order.
+
+        They are in no recording: until `has_moved` is False, no snapshot may record what is in flight.
+        """
+        with self._lock:
+            self._moved.extend((channel, table, size_of(table)) for channel, table in records)
+            self._ready.notify()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether records of `put_first` have not been taken yet."""
+        return bool(self._moved)
+
     def close(self) -> None:
         """Drops the queues and wakes all waiters. Idempotent."""
         with self._lock:
@@ -317,6 +337,7 @@ class InputGate:
             for running in self._recordings.values():
                 running.cancel()
             self._recordings.clear()
+            self._moved.clear()
             closers = [channel.on_close for channel in self._channels if channel.on_close is not None]
             for channel in self._channels:
                 channel.queue.clear()
@@ -333,15 +354,17 @@ class InputGate:
     def queued_bytes(self) -> int:
         """Bytes in all channels together."""
         with self._lock:
-            return sum(channel.queue.bytes for channel in self._channels)
+            return sum(channel.queue.bytes for channel in self._channels) + self._moved_bytes()
 
     def fill(self) -> Fill:
         """What waits now. Back edges have no bound and do not count as full."""
         with self._lock:
             sizes = [(channel.queue.bytes, len(channel.queue)) for channel in self._channels]
+            moved = (self._moved_bytes(), len(self._moved))
         bounded = [size for number, size in enumerate(sizes) if number not in self.feedback]
         shares = (max(size / self._max_bytes, count / self._max_elements) for size, count in bounded)
-        return Fill(sum(size for size, _ in sizes), sum(count for _, count in sizes), max(shares, default=0.0))
+        every = [*sizes, moved]
+        return Fill(sum(size for size, _ in every), sum(count for _, count in every), max(shares, default=0.0))
 
     def _is_below_bound(self, channel: InputChannel) -> bool:
         if channel.is_feedback:
@@ -361,10 +384,15 @@ class InputGate:
             if running.finish_if_complete():
                 del self._recordings[checkpoint_id]
 
+    def _moved_bytes(self) -> int:
+        return sum(size for _, _, size in self._moved)
+
     def _has_ready(self) -> bool:
-        return any(channel.is_ready for channel in self._channels)
+        return bool(self._moved) or any(channel.is_ready for channel in self._channels)
 
     def _take(self, max_bytes: int) -> list[tuple[int, Element]]:
+        if self._moved:
+            return self._take_moved(max_bytes)
         count = len(self._channels)
         self._turn += 1
         order = [(self._turn + step) % count for step in range(count)]
@@ -380,6 +408,14 @@ class InputGate:
         room = max_bytes
         for index in (*back, *outside):
             room = self._take_from(index, room, taken)
+        return taken
+
+    def _take_moved(self, room: int) -> list[tuple[int, Element]]:
+        taken: list[tuple[int, Element]] = []
+        while self._moved and room > 0:
+            channel, table, size = self._moved.popleft()
+            room -= size
+            taken.append((channel, table))
         return taken
 
     def _take_from(self, index: int | None, room: int, taken: list[tuple[int, Element]]) -> int:

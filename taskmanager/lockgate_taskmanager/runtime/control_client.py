@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+from lockgate_common.clock import monotonic_ms
 from lockgate_common.metrics.family import Tally
 from lockgate_common.proof import Peer, UnprovenPeer
 from lockgate_common.recurring_log import RecurringLog
@@ -29,6 +30,7 @@ from lockgate_proto import rpc
 from lockgate_proto.codec import element_count, encode
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
+    AttemptProgress,
     CoordinatorMessage,
     DeclineCheckpoint,
     FailureCause,
@@ -44,6 +46,7 @@ from lockgate_proto.messages import (
 )
 
 from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.runtime.report_batches import ALONE, REPORTS, Company, ReportBatches
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +124,7 @@ class ControlClient:
 
     register: builds the first message of a new stream. handle: gets every body whose token is current, on the client's
     thread. on_registered: called on the same thread when a leader has registered this task manager. counters: for
-    heartbeats.
+    heartbeats. on_beat: called whenever one is due, on another thread.
     """
 
     def __init__(
@@ -135,17 +138,21 @@ class ControlClient:
         on_registered: Callable[[], None],
         counters: Callable[[], tuple[SubtaskCounters, ...]],
         heartbeat_ms: int,
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._id, self._credentials, self._fence = task_manager_id, credentials, fence
         self._register, self._deliver, self._counters = register, handle, counters
-        self._on_registered = on_registered
+        self._on_registered, self._on_beat = on_registered, on_beat
         self._heartbeat_s = heartbeat_ms / 1000
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed, self._reported = threading.Condition(lock), threading.Condition(lock)
         self._leader: LeaderRecord | None = None
         self._connection: LeaderConnection | None = None
         self._is_stopping = False
         self._stop_beating = threading.Event()
         self._session: Session[Any] = Session()
+        self._batches = ReportBatches()
+        self._takes_batches = False  # the leader of the current connection, as far as is known
         self._heartbeat_at = 0.0  # of the current connection; 0: none yet
         self._is_registered = False  # over the current connection
         self.streams = Tally()
@@ -154,11 +161,12 @@ class ControlClient:
         self._logged_refusal = ""  # the refusal that was logged last; "" since a leader registered this task manager
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._beater = threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+        self._batcher = threading.Thread(target=self._send_batches, name="reports", daemon=True)
 
     def start(self) -> None:
         """Starts connecting to the leaders that on_leader announces."""
-        self._thread.start()
-        self._beater.start()
+        for thread in (self._thread, self._beater, self._batcher):
+            thread.start()
 
     def on_leader(self, record: LeaderRecord | None) -> None:
         """The current leader according to ZooKeeper. Fast, from any thread.
@@ -180,37 +188,63 @@ class ControlClient:
                 self._connection.abort()
             self._changed.notify_all()
 
-    def send(self, body: Any) -> None:
+    def send(self, body: Any, company: Company = ALONE) -> None:
         """Sends a body to the leader, now or after a reconnect. Never blocks, from any thread.
 
         A message that cannot be sent would break every stream: it is replaced by an error report where one exists.
+        company: of a report, which may wait for others: see ReportBatches. The order of messages is kept.
         """
-        if not isinstance(body, Heartbeat) and (problem := _unsendable(body)):
+        if isinstance(body, Heartbeat):
+            with self._changed:
+                self._send(body, 0)
+            return
+        size_bytes, problem = _measured(body)
+        if problem:
             log.error("%s cannot be sent: %s", type(body).__name__, problem)
-            body = _sentence(body, problem)
+            body, size_bytes = _sentence(body, problem), 0
             if body is None:
                 return
         with self._changed:
-            sequence = 0 if isinstance(body, Heartbeat) else self._session.send(body)
-            if self._connection is not None:
-                self._connection.send(self._message(body, sequence))
+            if not (company.wait_ms and self._takes_batches and isinstance(body, REPORTS)):
+                self._send_batch()
+                self._send(body, self._session.send(body))
+            elif self._batches.add(body, size_bytes, company, monotonic_ms()):
+                self._send_batch()
+            else:
+                self._reported.notify()
+
+    def _send(self, body: Any, sequence: int) -> None:
+        if self._connection is not None:
+            self._connection.send(self._message(body, sequence))
+
+    def _send_batch(self) -> None:
+        """Sends the reports that wait, if any do. Under the lock."""
+        if self._batches:
+            body = self._batches.take()
+            self._send(body, self._session.send(body))
+
+    def _send_batches(self) -> None:
+        with self._reported:
+            while not self._stop_beating.is_set():
+                due_ms = self._batches.next_due_ms()
+                if due_ms is not None and (wait_ms := due_ms - monotonic_ms()) <= 0:
+                    self._send_batch()
+                else:
+                    self._reported.wait(wait_ms / 1000 if due_ms is not None else None)
 
     def _message(self, body: Any, sequence: int = 0) -> TaskManagerMessage:
         return TaskManagerMessage(self._fence.highest, self._id, body, sequence, self._session.handled)
 
     def _send_first_messages(self, connection: LeaderConnection) -> None:
         """Register first, then the messages that this same leader has not acknowledged."""
-        register = self._register()
-        if problem := _unsendable(register):
-            log.warning("the leader cannot adopt what runs here: %s", problem)
-            register = replace(register, progress=())
+        register = _sendable(self._register())
         connection.send(self._message(register))
         for sequence, body in self._session.unacknowledged():
             connection.send(self._message(body, sequence))
 
     @property
     def is_connected(self) -> bool:
-        """Whether a leader has registered this task manager over the stream that is open now. For display."""
+        """Whether a leader has registered this task manager over the stream that is open now."""
         return self._is_registered
 
     def leave(self) -> None:
@@ -220,6 +254,7 @@ class ControlClient:
         """
         with self._changed:
             self._is_stopping = True
+            self._send_batch()
             connection = self._connection
             if connection is not None:
                 connection.send(self._message(Goodbye()))
@@ -233,14 +268,16 @@ class ControlClient:
         """Ends the stream after the queued messages, and joins the threads."""
         with self._changed:
             self._is_stopping = True
+            self._send_batch()
             connection = self._connection
+            self._stop_beating.set()
             self._changed.notify_all()
-        self._stop_beating.set()
+            self._reported.notify_all()
         if connection is not None:
             connection.finish()
             self._thread.join(CLOSE_WAIT_S)
             connection.abort()
-        for thread in (self._thread, self._beater):
+        for thread in (self._thread, self._beater, self._batcher):
             if thread.ident is not None:
                 thread.join(5.0)
 
@@ -282,7 +319,7 @@ class ControlClient:
             connection = LeaderConnection(record, self._credentials)
             self.streams.add()
             self._send_first_messages(connection)
-            self._connection = connection
+            self._connection, self._takes_batches = connection, False
             self._heartbeat_at = 0.0
             if self._is_stopping or self._leader != record:
                 connection.abort()
@@ -327,12 +364,14 @@ class ControlClient:
             is_new = self._session.receive(message.sequence, message.acknowledged)
         if isinstance(message.body, Registered):
             log.info("registered")
-            self._is_registered = True
+            self._is_registered, self._takes_batches = True, message.body.takes_batches
             self._on_registered()
             if message.body.heartbeat_interval_ms > 0:
                 self._heartbeat_s = message.body.heartbeat_interval_ms / 1000
         elif isinstance(message.body, Heartbeat):
             self._heartbeat_at = time.monotonic()
+            if message.body.interval_ms > 0:
+                self._heartbeat_s = message.body.interval_ms / 1000
         elif is_new:
             try:
                 self._deliver(message.body)
@@ -343,7 +382,7 @@ class ControlClient:
     def _is_of_a_later_term(self, token: int) -> bool:
         """Whether the leader was granted leadership again since ZooKeeper announced it: connects to it once more.
 
-        What was sent to it under the earlier token counts for nothing there, so it has to be told everything again.
+        What was sent to it under the earlier token counts for nothing there, so everything is reported to it again.
         """
         connection = self._connection
         if connection is None or token <= connection.record.token:
@@ -356,7 +395,8 @@ class ControlClient:
         """False for a leader that has been replaced. A new term may be seen here before ZooKeeper announces it."""
         if not self._fence.observe(token):
             return False
-        self._session.enter(token)
+        if self._session.enter(token):
+            self._batches = ReportBatches()  # as with what was sent: the registration has it
         return True
 
     def _send_heartbeats(self) -> None:
@@ -365,6 +405,10 @@ class ControlClient:
             sequence += 1
             self.send(Heartbeat(sequence, self._counters()))
             self._leave_silent_leader()
+            try:
+                self._on_beat()
+            except Exception:  # heartbeats must go on
+                log.exception("what comes with a heartbeat failed")
 
     def _leave_silent_leader(self) -> None:
         heartbeat_at = self._heartbeat_at
@@ -382,18 +426,44 @@ def _is_same(leader_record: LeaderRecord, other: LeaderRecord) -> bool:
     return leader_record.token == other.token and leader_record.address == other.address
 
 
+def _sendable(register: Register) -> Register:
+    """The registration, or as much of it as fits: without counters, and without the attempts with most splits."""
+    if not _unsendable(register):
+        return register
+    kept: tuple[AttemptProgress, ...] = ()
+    for known in sorted(map(_without_counters, register.progress), key=_splits):
+        if problem := _unsendable(replace(register, progress=(*kept, known))):
+            log.warning("the leader cannot adopt what runs here of %s: %s", known.attempt, problem)
+        else:
+            kept = (*kept, known)
+    return replace(register, progress=kept)
+
+
+def _splits(known: AttemptProgress) -> int:
+    return sum(len(subtask.assigned) for subtask in known.subtasks)
+
+
+def _without_counters(known: AttemptProgress) -> AttemptProgress:
+    return replace(known, subtasks=tuple(replace(subtask, counters=()) for subtask in known.subtasks))
+
+
 def _unsendable(body: Any) -> str:
     """Why a message cannot be sent over any stream; "" when it can."""
+    return _measured(body)[1]
+
+
+def _measured(body: Any) -> tuple[int, str]:
+    """The encoded size of a message, and why it cannot be sent over any stream; "" when it can."""
     try:
         size = len(encode(body))
     except (TypeError, ValueError) as error:  # text that is not valid Unicode, such as a file name in another encoding
-        return f"{type(error).__name__}: {error}"
+        return 0, f"{type(error).__name__}: {error}"
     limit = rpc.MAX_MESSAGE_BYTES - ENVELOPE_BYTES
     if size > limit:
-        return f"it has {size:,} bytes, and {limit:,} fit into a message"
+        return size, f"it has {size:,} bytes, and {limit:,} fit into a message"
     limit = rpc.MAX_MESSAGE_ELEMENTS
     count = element_count(body) if size > limit else 0  # an element takes at least a byte
-    return f"it has {count:,} elements, and {limit:,} fit into a message" if count > limit else ""
+    return size, f"it has {count:,} elements, and {limit:,} fit into a message" if count > limit else ""
 
 
 def _sentence(body: Any, problem: str) -> Any:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS, about
 from lockgate_common.story_log import Outside
@@ -51,6 +51,7 @@ from lockgate_taskmanager.runtime.background import BackgroundThreads
 from lockgate_taskmanager.runtime.ending import end_in_background
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.runtime.progress import Progress
+from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.stories import Stories, SubtaskStory
 from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
 from lockgate_taskmanager.runtime.wiring import Wiring
@@ -89,6 +90,8 @@ class DeployedAttempt:
         is_wanted = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
         self.progress = Progress(attempt, subtasks) if is_wanted else None
         self.is_canceled = False
+        # Of the reports of its subtasks.
+        self.company = Company.of(len(subtasks), sum(vertex.parallelism for vertex in graph.vertices))
 
     def listing(self, vertex_id: str, token: int) -> tuple[threading.Lock, SplitListing]:
         """Of the splits reported to the leader with this token. Those of earlier leaders are dropped."""
@@ -117,8 +120,16 @@ class DeployedAttempt:
         return f"{self.attempt.job_key}@{self.attempt.attempt}"
 
 
+class Reporting(Protocol):
+    """Sends a control message body to the leader, never blocks. company: of a report that may wait for others."""
+
+    def __call__(self, body: Any, company: Company = ALONE) -> None:
+        """See ControlClient.send."""
+        ...
+
+
 class Deployments:
-    """Thread safe. report: sends a control message body to the leader, never blocks. spill_folder: see InputGate."""
+    """Thread safe. spill_folder: see InputGate."""
 
     def __init__(
         self,
@@ -127,7 +138,7 @@ class Deployments:
         registry: GateRegistry,
         peers: PeerChannels,
         fence: TokenFence,
-        report: Callable[[Any], None],
+        report: Reporting,
         stories: Stories,
         spill_folder: str | None = None,
     ) -> None:
@@ -187,7 +198,11 @@ class Deployments:
         """
         with self._lock:
             running = [deployed for deployed in self._attempts.values() if not deployed.is_canceled]
-        kept = (deployed.progress.message() for deployed in running if deployed.progress is not None)
+        kept = (
+            deployed.progress.message({task.id: task.effort.counters for task in list(deployed.tasks.values())})
+            for deployed in running
+            if deployed.progress is not None
+        )
         return tuple(message for message in kept if message is not None)
 
     def counters(self) -> tuple[SubtaskCounters, ...]:
@@ -212,6 +227,11 @@ class Deployments:
                 if task.id in attempt.live
             ]
 
+    def cancel_all(self, reason: str) -> None:
+        """Ends every attempt; the next leader starts their jobs again from their snapshots. Returns at once."""
+        for attempt in self.running():
+            self._cancel(attempt, reason, Outside.PROCESS)
+
     def stop(self, timeout_s: float) -> bool:
         """Cancels everything and waits. False when subtasks are still running."""
         with self._lock:
@@ -235,7 +255,7 @@ class Deployments:
     def _report_of(self, deployed: DeployedAttempt, body: Any) -> None:
         if deployed.progress is not None:
             deployed.progress.reported(body)
-        self._report(body)
+        self._report(body, deployed.company)
 
     def _deploy(self, deploy: Deploy) -> None:
         faults.point("on-deploy")

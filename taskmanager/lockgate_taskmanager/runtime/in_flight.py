@@ -26,6 +26,7 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.exchange.element_queue import Spilled, Stored, loaded
 from lockgate_taskmanager.exchange.elements import ChannelId, Element, from_message, split, to_message
 from lockgate_taskmanager.exchange.gate import InputGate, RunningRecording
+from lockgate_taskmanager.runtime.moved_shares import MovedShares, shares_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.state.backend import Backend, SnapshotWriter, load, make_backend
 from lockgate_taskmanager.task.program import Canceled, ProgramContext, SnapshotTooLarge, StateUnreadable
@@ -128,9 +129,9 @@ def _decoded(view: memoryview) -> Iterator[Element]:
 class InFlight:
     """All channel state handling of one subtask. Used by its thread only."""
 
-    def __init__(self, subtask: SubtaskId, gate: InputGate, backend: Backend) -> None:
+    def __init__(self, subtask: SubtaskId, gate: InputGate, backend: Backend, shares: MovedShares) -> None:
         self._name = f"{subtask.vertex_id}[{subtask.subtask}]"
-        self._gate, self._backend = gate, backend
+        self._gate, self._backend, self._shares = gate, backend, shares
         self._begun: dict[int, tuple[RunningRecording, Mapping[Peer, tuple[Element, ...]]]] = {}
 
     def record(self, checkpoint_id: int, delivered: frozenset[int]) -> None:
@@ -156,22 +157,29 @@ class InFlight:
 
     def restore(self, state: SubtaskState | None, outputs: OutputSet) -> None:
         """Puts in-flight elements back before anything new is processed or sent. Raises StateUnreadable, OSError."""
+        queued: dict[int, list[Element]] = {}
         for channel_state in state.channels if state is not None else ():
             assert channel_state.handle is not None
+            peer = (channel_state.vertex_id, channel_state.subtask)
             elements = tuple(decode_elements(load(channel_state.handle)))
-            if channel_state.side is ChannelSide.INPUT_CHANNEL:
-                channel = self._gate.index_of(ChannelId(channel_state.vertex_id, channel_state.subtask))
-                is_there = channel is not None
-                if channel is not None:
-                    self._gate.restore(channel, elements)
+            if channel_state.side is ChannelSide.OUTPUT_CHANNEL:
+                is_there = outputs.resend(peer, elements)
             else:
-                is_there = outputs.resend((channel_state.vertex_id, channel_state.subtask), elements)
+                channel = self._gate.index_of(ChannelId(*peer))
+                is_there = channel is not None
+                if channel is not None and channel_state.moved:
+                    share = self._shares.of(channel_state.vertex_id, elements)
+                    self._gate.put_first([(channel, table) for table in share])
+                elif channel is not None:
+                    queued.setdefault(channel, []).extend(elements)
             if not is_there:
                 raise StateUnreadable(
                     f"the snapshot holds records in flight between {self._name} and "
                     f"{channel_state.vertex_id}[{channel_state.subtask}], "
                     f"and the job has no such channel; start from a savepoint, which has no channel state"
                 )
+        for channel, elements_of_channel in queued.items():
+            self._gate.restore(channel, elements_of_channel)
 
 
 def in_flight_of(context: ProgramContext, gate: InputGate, overtakes: bool) -> InFlight | None:
@@ -185,8 +193,8 @@ def in_flight_of(context: ProgramContext, gate: InputGate, overtakes: bool) -> I
     subtask = context.subtask
     assert subtask.attempt is not None
     prefix = f"a{subtask.attempt.attempt}-{file_name(subtask.vertex_id)}-{subtask.subtask}-channel"
-    backend = make_backend(context.graph.state_backend, context.checkpoint_directory, prefix)
-    return InFlight(subtask, gate, backend)
+    backend = make_backend(context.graph.state_backend, context.checkpoint_directory, prefix, context.copied_run)
+    return InFlight(subtask, gate, backend, shares_of(context.graph, subtask, context.parallelism))
 
 
 def _pieces(element: Element) -> Iterator[bytes]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 
 from lockgate_common.clock import unix_ms
 from lockgate_proto.messages import SubtaskLoad, Watermark
 
 from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
+from lockgate_taskmanager.task.program import Backlog
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 _WINDOW_NS = 3_000_000_000
@@ -19,18 +21,28 @@ _NOTHING = Watermark(MIN_WATERMARK)
 
 
 class LoadMeter:
-    """The subtask's thread notes watermarks; one other thread, that of the heartbeats, asks for the load."""
+    """The subtask's thread notes watermarks and, of a source, what waits. Another one, of the heartbeats, asks for
+    the load.
+    """
 
     def __init__(self, shares: TimeShares) -> None:
         """shares: the time that it has spent so far."""
         self.watermark = _NOTHING  # replaced as a whole, so that any thread may read it
         self._shares = shares
         self._told_ns: int | None = None
+        self._looked_ns: int | None = None
+        self.backlog = Backlog()  # replaced as a whole, too
         self._marks: deque[tuple[int, dict[Share, float]]] = deque([(time.monotonic_ns(), shares.seconds())])
 
     def passed(self, watermark: Watermark) -> None:
         """Event time has reached it, and so have all that the subtask has put out."""
         self.watermark = watermark
+
+    def polled(self, backlog: Callable[[], Backlog]) -> None:
+        """A source was polled. backlog: what it left, asked once a second."""
+        now_ns = time.monotonic_ns()
+        if self._looked_ns is None or now_ns - self._looked_ns >= _TOLD_NS:
+            self._looked_ns, self.backlog = now_ns, backlog()
 
     @property
     def watermark_ms(self) -> int | None:
@@ -48,7 +60,7 @@ class LoadMeter:
             self._marks.append((now_ns, spent))
         risen = {share: seconds - before[share] for share, seconds in spent.items()}
         total = sum(risen.values()) or 1.0
-        reached = self.watermark_ms
+        reached, waiting = self.watermark_ms, self.backlog
         has_lag = reached is not None and not self.watermark.idle
         return SubtaskLoad(
             busy_permille=int(1_000 * risen[Share.BUSY] / total),
@@ -57,6 +69,12 @@ class LoadMeter:
             lag_ms=unix_ms() - reached if reached is not None and has_lag else 0,
             has_watermark=reached is not None,
             has_lag=has_lag,
+            backlog_records=waiting.records or 0,
+            backlog_bytes=waiting.bytes or 0,
+            backlog_splits=waiting.splits or 0,
+            has_backlog_records=waiting.records is not None,
+            has_backlog_bytes=waiting.bytes is not None,
+            has_backlog_splits=waiting.splits is not None,
         )
 
     def news(self) -> SubtaskLoad | None:

@@ -59,8 +59,8 @@ def report_of(effect: do.ForLeader, subtask: SubtaskId, name: str) -> Report:
             _trouble.info(log, topic, "%s declines checkpoint %d: %s", name, checkpoint_id, reason, extra=fields)
             cause = DeclineCause.STORAGE_FAILED if is_storage else DeclineCause.DECLINE_CAUSE_UNSPECIFIED
             return DeclineCheckpoint(subtask, checkpoint_id, reason, cause)
-        case do.ReportCommitted(checkpoint_id):
-            return CheckpointCommitted(subtask, checkpoint_id)
+        case do.ReportCommitted(checkpoint_id, has_output):
+            return CheckpointCommitted(subtask, checkpoint_id, has_output)
         case do.ReportFirstRecord(unix_us):
             return FirstRecord(subtask, unix_us)
         case do.Report(phase, cause, error, place):

@@ -54,6 +54,14 @@ def _add_subtask(samples: Samples, task: SubtaskTask, labels: tuple[str, str, in
     watermark_ms = task.load.watermark_ms
     if watermark_ms is not None:
         samples.add(of.WATERMARK, watermark_ms / 1e3, *labels)
+    waiting = task.load.backlog
+    for family, found in (
+        (of.BACKLOG_RECORDS, waiting.records),
+        (of.BACKLOG_BYTES, waiting.bytes),
+        (of.BACKLOG_SPLITS, waiting.splits),
+    ):
+        if found is not None:
+            samples.add(family, found, *labels)
     effort = task.effort.total
     if effort is not None:
         samples.add(of.BATCHES, effort.batches, *labels)

@@ -26,6 +26,19 @@ WATERMARK = gauge(
     "Event time that it has reached, in seconds since 1970; its lag is time() minus this. None without event time.",
     _SUBTASK,
 )
+BACKLOG_RECORDS = gauge(
+    "lockgate_subtask_backlog_records",
+    "Records that a source has found and not read yet: of Kafka, of Parquet files, of a generator. None if not known.",
+    _SUBTASK,
+)
+BACKLOG_BYTES = gauge(
+    "lockgate_subtask_backlog_bytes", "The same for text, CSV and JSON files: bytes. None if not known.", _SUBTASK
+)
+BACKLOG_SPLITS = gauge(
+    "lockgate_subtask_backlog_splits",
+    "Files or other splits of a source that are not read to their ends. None if not known.",
+    _SUBTASK,
+)
 BATCHES = counter("lockgate_subtask_batches_total", "Micro-batches with records, but for the first one.", _SUBTASK)
 BATCH_DURATION = histogram(
     "lockgate_subtask_batch_duration_seconds",

@@ -24,11 +24,15 @@ from lockgate_ha.retrieval import LeaderRetrieval
 from lockgate_ha.session import Connector
 from lockgate_ha.zookeeper import connector
 
+from lockgate_taskmanager.runtime.copy_keeper import CopyKeeper
 from lockgate_taskmanager.runtime.metric_collector import task_manager_page
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 from lockgate_taskmanager.runtime.start import Start
 from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.state.backend import use_copies
+from lockgate_taskmanager.state.local_copies import COPIES_PREFIX, LocalCopies
+from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.task.program import ProgramError, ProgramFactory
 
 log = logging.getLogger(__name__)
@@ -106,8 +110,12 @@ def _take_part(
     zookeeper: Connector,
     stop: SimpleQueue[int],
 ) -> None:
-    warmup = Warmup(factory, settings.work_dir, manager.deployments.running)
+    warmup = Warmup(factory, settings.work_dir, manager.deployments.running, settings.warmup_runs)
     manager.on_prepare = warmup.learn
+    copies = LocalCopies(ScratchFolder(Path(settings.work_dir), COPIES_PREFIX))
+    use_copies(copies)
+    keeper = CopyKeeper(copies)
+    manager.on_copies = keeper.keep
     retrieval = LeaderRetrieval(zookeeper, settings.cluster, manager.on_leader)
     page = task_manager_page(manager, settings, lambda: retrieval.is_connected)
     metrics = metrics_server(page, settings.metrics, settings.credentials, "taskmanager", settings.tokens_file)
@@ -134,6 +142,7 @@ def _take_part(
         if retrieval.current() is None:
             log.warning("no coordinator leads cluster %s at %s yet; waiting", settings.cluster, settings.zookeeper)
         warmup.start()
+        keeper.start()
         stop.get()
         log.info("stopping")
     finally:
@@ -142,6 +151,9 @@ def _take_part(
         retrieval.stop()
         manager.stop()
         warmup.stop()
+        keeper.stop()
+        use_copies(None)
+        copies.close()
 
 
 def _follow_spark(why: str) -> None:

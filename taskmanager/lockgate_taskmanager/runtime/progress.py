@@ -1,13 +1,13 @@
 """What the next leader has to know of an attempt in order to adopt it: how far its subtasks here have come.
 
-Noted before a report is sent and before an assignment is passed on. So whatever a dead leader was told or has ordered
-is in the registration with the next one.
+Noted before a report is sent and before an assignment is passed on. So whatever was reported to a dead leader or
+ordered by it is in the registration with the next one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from lockgate_proto.messages import (
     AttemptId,
     AttemptProgress,
     CheckpointCommitted,
+    OperatorCounters,
     SplitState,
     SubtaskId,
     SubtaskProgress,
@@ -44,8 +45,10 @@ class Progress:
             match body:
                 case SubtaskReport(subtask, phase) if subtask in self._subtasks:
                     self._subtasks[subtask] = replace(self._subtasks[subtask], phase=phase)
-                case CheckpointCommitted(subtask, number) if subtask in self._subtasks:
-                    self._subtasks[subtask] = replace(self._subtasks[subtask], committed_id=number)
+                case CheckpointCommitted(subtask, number, has_output) if subtask in self._subtasks:
+                    known = self._subtasks[subtask]
+                    has_output = has_output or known.has_output
+                    self._subtasks[subtask] = replace(known, committed_id=number, has_output=has_output)
 
     def assigned(self, body: AssignSplits) -> None:
         """The leader has assigned splits. The same ones again change nothing."""
@@ -61,10 +64,13 @@ class Progress:
                     known[split.split] = split
                     self._size_bytes += len(split.split) + _SPLIT_BYTES
 
-    def message(self) -> AttemptProgress | None:
-        """For the registration with a leader; None when it would be too large."""
+    def message(self, counters: Mapping[SubtaskId, tuple[OperatorCounters, ...]]) -> AttemptProgress | None:
+        """For the registration with a leader; None when it would be too large. counters: the newest ones."""
         with self._lock:
-            return AttemptProgress(self._attempt, tuple(map(self._of, self._subtasks))) if self._fits else None
+            if not self._fits:
+                return None
+            found = (replace(self._of(key), counters=counters.get(key, ())) for key in self._subtasks)
+            return AttemptProgress(self._attempt, tuple(found))
 
     @property
     def _fits(self) -> bool:

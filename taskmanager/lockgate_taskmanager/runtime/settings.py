@@ -19,8 +19,10 @@ class TaskManagerSettings:
     advertise: `host:port` that other task managers use. Empty means the bound address, which must then be one that
     others can connect to; port 0 means the bound port;
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
-    work_dir: folder for Spark's scratch files; target_batch_ms: target processing time of one micro-batch;
-    max_batch_bytes: upper bound of one micro-batch's input; task_manager_id: empty means one is generated;
+    work_dir: folder for Spark's scratch files; leader_grace_ms: how long subtasks run on without a
+    leader, 0 for no limit; target_batch_ms: target processing time of one micro-batch;
+    max_batch_bytes: upper bound of one micro-batch's input; warmup_runs: sample jobs while it is idle after its start;
+    task_manager_id: empty means one is generated;
     connect_timeout_ms: how long to wait for ZooKeeper at the start; metrics: `host:port` of the page of metrics, empty
     or `off` for none; tokens_file: of those who may read it, see `TokenBook`. For jobs whose authors may not run code:
     private: paths and URIs of the cluster's own files; folders: the only ones to read and write, empty for all others;
@@ -38,8 +40,10 @@ class TaskManagerSettings:
     credentials: Credentials = field(default_factory=Credentials)
     session_timeout_ms: int = 4000
     heartbeat_ms: int = 500
+    leader_grace_ms: int = 600_000
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * MIB
+    warmup_runs: int = 6
     task_manager_id: str = ""
     tokens_file: str = ""
     metrics: str = ""

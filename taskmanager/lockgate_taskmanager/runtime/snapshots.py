@@ -14,7 +14,12 @@ from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.uploads import SnapshotUploads, discarder
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
-from lockgate_taskmanager.task.program import ProgramContext, SnapshotOrder, SnapshotTooLarge, SubtaskProgram
+from lockgate_taskmanager.task.program import (
+    ProgramContext,
+    SnapshotOrder,
+    SnapshotTooLarge,
+    SubtaskProgram,
+)
 
 UPLOAD_CLOSE_S = 10.0
 
@@ -34,7 +39,7 @@ class SubtaskSnapshots:
         done: Callable[[on.UploadDone | on.UploadFailed], object],
     ) -> None:
         self._restored = context.restore
-        self._uploads = SnapshotUploads(pool, done, discarder(context.checkpoint_directory))
+        self._uploads = SnapshotUploads(pool, done, discarder(context.checkpoint_directory), gate.wake)
         self._in_flight = in_flight_of(context, gate, overtakes)
 
     def restore(self, outputs: OutputSet) -> None:
@@ -43,7 +48,7 @@ class SubtaskSnapshots:
             self._in_flight.restore(self._restored, outputs)
 
     def take(self, order: do.TakeSnapshot, program: SubtaskProgram) -> on.SnapshotTaken | on.SnapshotFailed:
-        """Freezes the program's state, and keeps it until its upload starts."""
+        """Freezes the program's state, and keeps it until its upload starts. Raises StateRefused, UserCodeFailed."""
         started = time.perf_counter_ns()
         try:
             snapshot = program.snapshot(order.checkpoint_id, SnapshotOrder(order.base_id, order.is_savepoint))
@@ -67,6 +72,11 @@ class SubtaskSnapshots:
         """Starts the upload; `done` reports its end."""
         channels = self._in_flight.take(checkpoint_id) if self._in_flight is not None else None
         self._uploads.start(checkpoint_id, channels)
+
+    def require_accepted(self) -> None:
+        """Raises StateRefused when state could not be stored for a reason that no restart removes."""
+        if self._uploads.refused is not None:
+            raise self._uploads.refused
 
     def acknowledged(self, checkpoint_id: int) -> None:
         """From now on only the leader may delete the stored files."""

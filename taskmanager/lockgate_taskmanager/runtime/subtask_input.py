@@ -37,19 +37,29 @@ Step = Records | Watermark | on.BarrierAligned | on.BarrierOvertook | on.Alignme
 class SubtaskInput:
     """Used by the subtask's thread. A source has no channels, and its input is always empty.
 
-    loop: set when the vertex is in a loop. take_step: called for each Step, in order; it may call `barrier` meanwhile.
+    loop: set when the vertex is in a loop. silent: the vertices whose records become broadcast state here. take_step:
+    called for each Step, in order; it may call `barrier` meanwhile.
     """
 
     def __init__(
-        self, gate: InputGate, mode: CheckpointMode, loop: LoopPart | None, take_step: Callable[[Step], None]
+        self,
+        gate: InputGate,
+        mode: CheckpointMode,
+        loop: LoopPart | None,
+        silent: frozenset[str],
+        take_step: Callable[[Step], None],
     ) -> None:
         count = len(gate.channels)
         self.is_drained = False  # the sources were drained and may have more input
         self._gate, self._loop, self._take_step = gate, loop, take_step
         self._barriers = barriers_for(mode, count, gate.feedback) if count else None
-        self._watermarks = ChannelWatermarks(count)
+        channels = enumerate(gate.channels)
+        self._watermarks = ChannelWatermarks(
+            count, frozenset(number for number, channel in channels if channel.vertex_id in silent)
+        )
         self._pace = BatchPace(POLL_BYTES) if mode is CheckpointMode.UNALIGNED or loop is not None else None
         self._deliveries = Deliveries()
+        self._early: list[barrier_events.BarrierOvertakes] = []  # while the gate has records that come before all
         self._is_over = False
 
     def poll(self, timeout_s: float | None) -> list[tuple[int, Element]]:
@@ -70,12 +80,22 @@ class SubtaskInput:
             if isinstance(element, EndOfInput) and not self._is_over:
                 self._advance(self._watermarks.ended(channel, element.drained))
         self._deliver(records)
+        if self._early and not self._gate.has_moved:
+            early, self._early = self._early, []
+            for event in early:
+                self.barrier(event, now_ms())
 
     def barrier(
         self, event: barrier_events.Event, now_ms: int, records: list[tuple[str, pa.Table]] | None = None
     ) -> None:
-        """Handles an event with the barrier handler. records: taken but not yet processed."""
-        if self._barriers is not None:
+        """Handles an event with the barrier handler. records: taken but not yet processed.
+
+        A barrier does not overtake records that were moved here from another parallelism. The snapshot would not say
+        that they come first.
+        """
+        if isinstance(event, barrier_events.BarrierOvertakes) and self._gate.has_moved:
+            self._early.append(event)
+        elif self._barriers is not None:
             for effect in self._barriers.handle(event, now_ms):
                 self._apply(effect, [] if records is None else records)
 

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 
 from lockgate_common.clock import monotonic_ms, unix_ms, unix_us
 from lockgate_common.logs import about
+from lockgate_proto.broadcasts import broadcast_senders
 from lockgate_proto.messages import (
     AssignSplits,
     Barrier,
@@ -71,6 +72,7 @@ log = logging.getLogger(__name__)
 PEER_LOST_GRACE_S = 0.2  # the cause, reported by the peer itself, or the cancellation should arrive first
 ACCEPT_CHECK_S = 0.25
 LONGEST_WAIT_S = 60.0  # for a wall clock time: the clock may be set meanwhile
+_ENDS = (SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_CANCELED)
 
 
 class SubtaskTask:
@@ -116,7 +118,8 @@ class SubtaskTask:
         self._is_elastic = mode is CheckpointMode.UNALIGNED
         pauses_source = mode is CheckpointMode.STOP_THE_WORLD
         self._machine = SubtaskMachine(context.subtask.attempt, self._is_source, pauses_source)
-        self._input = SubtaskInput(self.gate, mode, loop, self._take_step)
+        silent = broadcast_senders(context.graph, self.id.vertex_id)
+        self._input = SubtaskInput(self.gate, mode, loop, silent, self._take_step)
         self._snapshots = SubtaskSnapshots(context, self.gate, self._is_elastic, uploads, self._handle)
         self._outputs = OutputSet({}, {})
         self._program: SubtaskProgram | None = None
@@ -254,6 +257,7 @@ class SubtaskTask:
 
     def _step(self) -> None:
         self._read_mailbox()
+        self._snapshots.require_accepted()
         if not self._machine.is_live or self._canceled.is_set():
             return
         if self._is_elastic and not self._outputs.has_room():
@@ -281,8 +285,8 @@ class SubtaskTask:
                 self._input.barrier(message, monotonic_ms())
             case NotifyCheckpointComplete(attempt, checkpoint_id, cause_id):
                 self._handle(on.CompleteReceived(attempt, checkpoint_id), cause_id)
-            case NotifyCheckpointAborted(attempt, checkpoint_id, cause_id=cause_id):
-                self._handle(on.AbortReceived(attempt, checkpoint_id), cause_id)
+            case NotifyCheckpointAborted(attempt, checkpoint_id, _, and_earlier, cause_id):
+                self._handle(on.AbortReceived(attempt, checkpoint_id, and_earlier), cause_id)
             case AssignSplits(subtask, splits, complete):
                 if subtask == self.id and self._machine.is_live:
                     self._assign(splits, complete)
@@ -307,6 +311,7 @@ class SubtaskTask:
 
     def _poll_source(self) -> None:
         polled = self.effort.poll(self._require_program)
+        self.load.polled(self._require_program.backlog)
         match polled:
             case Batch():
                 self._emit(polled)
@@ -407,8 +412,8 @@ class SubtaskTask:
                 self._snapshots.store(checkpoint_id)
             case do.DropSnapshot(checkpoint_id):
                 self._snapshots.drop(checkpoint_id)
-            case do.StopAlignment(checkpoint_id):
-                self._input.barrier(CheckpointAborted(checkpoint_id), monotonic_ms())
+            case do.StopAlignment(checkpoint_id, and_earlier):
+                self._input.barrier(CheckpointAborted(checkpoint_id, and_earlier), monotonic_ms())
             case do.Commit(checkpoint_id):
                 self._commit(checkpoint_id, event_id)
             case do.Flush():
@@ -429,17 +434,17 @@ class SubtaskTask:
             self._snapshots.acknowledged(effect.checkpoint_id)
             self.newest_snapshot = figures_of(effect)
         report = replace(report_of(effect, self.id, self._name), cause_id=event_id)
-        if isinstance(report, SubtaskReport) and report.phase is SubtaskPhase.SUBTASK_FAILED:
+        if isinstance(report, SubtaskReport) and report.phase in _ENDS:
             report = replace(report, counters=self.effort.counters)
         self._report(report)
 
     def _commit(self, checkpoint_id: int, event_id: str) -> None:
         if self._has_sink:
             faults.point("before-commit")
-        self._require_program.commit(checkpoint_id)
+        has_output = self._require_program.commit(checkpoint_id)
         if self._has_sink:
             faults.point("after-commit")
-        self._handle(on.CommitDone(checkpoint_id), event_id)
+        self._handle(on.CommitDone(checkpoint_id, has_output), event_id)
 
     def _emit(self, batch: Batch) -> None:
         if batch.reached_sink > 0 and not self._machine.has_reached_sink:
@@ -481,9 +486,11 @@ class SubtaskTask:
         if not self._snapshots.close():
             log.warning("%s: an upload is still in progress after %g s", self._name, UPLOAD_CLOSE_S)
         if self._program is not None:
+            with contextlib.suppress(Exception):  # of a program that has failed
+                self._count(is_forced=True)
             try:
                 self._program.close()
-            except Exception:
+            except BaseException:  # the author's code may call sys.exit()
                 log.exception("%s: closing the program failed", self._name)
 
     @property

@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from lockgate_common.clock import monotonic_ms
 from lockgate_common.proof import new_instance
 from lockgate_proto.messages import (
     FailureCause,
+    KeepCopies,
     LeaderRecord,
     PrepareJob,
     Register,
+    StateQuery,
     SubtaskPhase,
     SubtaskReport,
 )
@@ -25,7 +28,10 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
 from lockgate_taskmanager.runtime.control_client import ControlClient
 from lockgate_taskmanager.runtime.deployments import Deployments
+from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
+from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.state_queries import StateQueries
 from lockgate_taskmanager.runtime.stories import Stories
 from lockgate_taskmanager.task.program import ProgramFactory
 
@@ -42,6 +48,7 @@ class TaskManager:
 
     def __init__(self, settings: TaskManagerSettings, factory: ProgramFactory) -> None:
         self.on_prepare: Callable[[PrepareJob], None] = lambda _job: None  # fast, on the control client's thread
+        self.on_copies: Callable[[KeepCopies], None] = lambda _order: None  # likewise
         self.on_failure: Callable[[], None] = lambda: None  # fast: a subtask failed here, not because of its peers
         self._incarnation = new_instance()
         self.id = settings.task_manager_id or f"tm-{uuid.uuid4().hex[:8]}"
@@ -55,6 +62,7 @@ class TaskManager:
         self.deployments = Deployments(
             self.id, factory, self._registry, self._peers, self.fence, self._report, stories, settings.work_dir
         )
+        self._queries = StateQueries(settings.work_dir, self._report)
         self._control = ControlClient(
             self.id,
             settings.credentials,
@@ -64,7 +72,9 @@ class TaskManager:
             on_registered=self._server.ready,
             counters=self.deployments.counters,
             heartbeat_ms=settings.heartbeat_ms,
+            on_beat=self._look_for_leader,
         )
+        self._leader_grace = LeaderGrace(settings.leader_grace_ms)
 
     def start(self) -> None:
         """Opens the exchange and starts waiting for a leader. Raises SecurityError, OSError."""
@@ -92,11 +102,20 @@ class TaskManager:
         self._control.stop()
         if not self.deployments.stop(STOP_S):
             log.warning("some subtasks did not end in %g s and are abandoned", STOP_S)
+        self._queries.stop()
         self._peers.close()
+
+    def _look_for_leader(self) -> None:
+        if self._leader_grace.is_over(self._control.is_connected, monotonic_ms()):
+            self.deployments.cancel_all(f"no leader for {self._settings.leader_grace_ms} ms")
 
     def _handle(self, body: Any) -> None:
         if isinstance(body, PrepareJob):
             self.on_prepare(body)
+        elif isinstance(body, KeepCopies):
+            self.on_copies(body)
+        elif isinstance(body, StateQuery):
+            self._queries.ask(body)
         else:
             self.deployments.handle(body)
 
@@ -105,8 +124,8 @@ class TaskManager:
         slots, pid = self._settings.slots, os.getpid()
         return Register(self.exchange_address, slots, pid, running, self._incarnation, progress, own_release())
 
-    def _report(self, body: Any) -> None:
-        self._control.send(body)
+    def _report(self, body: Any, company: Company = ALONE) -> None:
+        self._control.send(body, company)
         is_failure = isinstance(body, SubtaskReport) and body.phase is SubtaskPhase.SUBTASK_FAILED
         if is_failure and body.cause is not FailureCause.PEER_LOST:
             self.on_failure()

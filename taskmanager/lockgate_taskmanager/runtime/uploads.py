@@ -13,7 +13,7 @@ from lockgate_taskmanager.runtime.failures import text_of
 from lockgate_taskmanager.runtime.in_flight import FrozenChannels
 from lockgate_taskmanager.state.backend import remove_checkpoint
 from lockgate_taskmanager.task.events import UploadDone, UploadFailed
-from lockgate_taskmanager.task.program import ProgramError, Snapshot
+from lockgate_taskmanager.task.program import ProgramError, Snapshot, StateRefused
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,8 @@ REMEMBERED = 1_000
 class SnapshotUploads:
     """Used by the subtask's thread; `done` and `discard` are called from the pool's threads.
 
-    discard: removes the files of a checkpoint that was aborted while its upload was running.
+    discard: removes the files of a checkpoint that was aborted while its upload was running; on_refused: called when
+    `refused` is set.
     """
 
     def __init__(
@@ -31,10 +32,13 @@ class SnapshotUploads:
         pool: futures.Executor,
         done: Callable[[UploadDone | UploadFailed], object],
         discard: Callable[[int], None] = lambda _: None,
+        on_refused: Callable[[], object] = lambda: None,
     ) -> None:
         self._pool = pool
         self._done = done
         self._discard = discard
+        self._on_refused = on_refused
+        self.refused: StateRefused | None = None  # why the attempt has to end
         self._acknowledged: set[int] = set()
         self._frozen: dict[int, Snapshot] = {}
         self._running: dict[int, tuple[futures.Future[None], Snapshot]] = {}
@@ -102,6 +106,9 @@ class SnapshotUploads:
             if channels is not None:
                 state = replace(state, channels=channels.persist())
             faults.point("after-upload")
+        except StateRefused as error:  # declining it would only have the leader restart the attempt, again and again
+            self.refused = error
+            self._on_refused()
         except (ProgramError, OSError) as error:
             reason = f"the snapshot could not be stored: {error}"
             self._done(UploadFailed(checkpoint_id, reason, is_storage=isinstance(error, OSError)))

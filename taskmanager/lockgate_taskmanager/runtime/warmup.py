@@ -22,7 +22,6 @@ from lockgate_taskmanager.task.program import ProgramFactory
 log = logging.getLogger(__name__)
 
 FIRST_AFTER_S = 1.0
-SAMPLES = 6
 BUSY_PAUSE_S = 1.0
 STOP_S = 5.0
 JOBS = 16
@@ -39,15 +38,15 @@ class Warmup:
     subtasks, once each.
     """
 
-    def __init__(self, factory: ProgramFactory, work_dir: str, running: Callable[[], Running]) -> None:
-        """running: attempts deployed here."""
+    def __init__(self, factory: ProgramFactory, work_dir: str, running: Callable[[], Running], samples: int) -> None:
+        """running: attempts deployed here; samples: runs of the sample, 0 for neither these nor a Python worker."""
         self._factory = factory
         self._work_dir = work_dir
         self._running = running
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._samples = SAMPLES
-        self._is_python_cold = True
+        self._samples = samples
+        self._is_python_cold = samples > 0
         self._jobs: OrderedDict[Run, PrepareJob] = OrderedDict()  # waiting
         self._performed: OrderedDict[Run, None] = OrderedDict()  # completed, oldest first
         self._thread = threading.Thread(target=self._run, name="warm-up", daemon=True)

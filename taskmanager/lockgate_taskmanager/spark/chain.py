@@ -12,6 +12,7 @@ from lockgate_proto.messages import (
     Operator,
     PythonTransform,
     SqlTransform,
+    WindowProcess,
 )
 from lockgate_proto.reserved import is_reserved
 from py4j.protocol import Py4JError
@@ -28,6 +29,7 @@ from lockgate_taskmanager.spark.raised import line_of, raised
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.user_code import may_be_ended
 from lockgate_taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
+from lockgate_taskmanager.state.windows.shape import shape_of
 from lockgate_taskmanager.task.program import Canceled, ProgramError, UserCodeFailed, UserError
 
 INPUT_VIEW = "input"
@@ -122,6 +124,26 @@ def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFr
         with explained(named(operator), frame.columns):
             added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}", f"{micros} AS {EVENT_MICROS}")
             return frame.selectExpr(*map(quoted, frame.columns), *added)
+
+    return build
+
+
+def held_by_windows(operator: Operator, where: str) -> Callable[[DataFrame], DataFrame]:
+    """Adds the columns by which windows hold records: the hash of their keys, and their time, NULL for none.
+
+    Raises UserError when called with unknown columns.
+    """
+    kind = operator.kind
+    assert isinstance(kind, WindowProcess)
+    assert kind.window is not None
+    expression, shape = kind.window.event_time, shape_of(kind.window)
+
+    def build(frame: DataFrame) -> DataFrame:
+        require_columns(frame, kind.keys, where)
+        columns = frame.columns
+        timed = event_time.with_times(frame, expression, shape, named(operator))
+        with explained(named(operator), columns):
+            return timed.selectExpr(*map(quoted, columns), f"{hash_sql(kind.keys)} AS {HASH}", EVENT_TIME)
 
     return build
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lockgate_proto.messages import Operator, OperatorCounters
 
@@ -17,7 +18,7 @@ class Counters:
     """Counts of the operators of one subtask."""
 
     def __init__(self, operators: Iterable[Operator], restored: Iterable[OperatorCounters]) -> None:
-        self._counts = {operator.id: [0, 0, 0, 0, 0, 0] for operator in operators}
+        self._counts = {operator.id: [0, 0, 0, 0, 0, 0, 0] for operator in operators}
         for operator_counters in restored:
             if operator_counters.operator_id in self._counts:
                 kept = [
@@ -26,8 +27,10 @@ class Counters:
                     operator_counters.records_late,
                     operator_counters.records_malformed,
                     operator_counters.records_ahead,
+                    operator_counters.records_failed,
+                    operator_counters.records_lost,
                 ]
-                self._counts[operator_counters.operator_id] = [*kept, operator_counters.records_failed]
+                self._counts[operator_counters.operator_id] = kept
 
     def add(self, operators: Iterable[Operator], records_in: int, records_out: int) -> None:
         """Counts a batch that passed through some operators."""
@@ -61,13 +64,22 @@ class Counters:
         """Counts records that the operator failed on and skipped."""
         self._counts[operator.id][5] += records
 
+    def values_losing(self, source: Operator, records: int) -> tuple[OperatorCounters, ...]:
+        """The counts for a snapshot. records: of the source, that a restart from it loses."""
+        return tuple(
+            replace(counters, records_lost=counters.records_lost + records)
+            if counters.operator_id == source.id
+            else counters
+            for counters in self.values()
+        )
+
     def values(self) -> tuple[OperatorCounters, ...]:
         """The counts now."""
         return tuple(_counters(name, counts) for name, counts in self._counts.items())
 
 
 def _counters(operator_id: str, counts: list[int]) -> OperatorCounters:
-    records_in, records_out, late, malformed, ahead, failed = counts
+    records_in, records_out, late, malformed, ahead, failed, lost = counts
     return OperatorCounters(
         operator_id,
         records_in,
@@ -76,4 +88,5 @@ def _counters(operator_id: str, counts: list[int]) -> OperatorCounters:
         records_malformed=malformed,
         records_ahead=ahead,
         records_failed=failed,
+        records_lost=lost,
     )

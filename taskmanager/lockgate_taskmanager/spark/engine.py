@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from lockgate_common.places import Places
 from lockgate_common.storage import file_name
+from lockgate_proto.broadcasts import broadcast_senders
 from lockgate_proto.codec import encode
 from lockgate_proto.key_groups import key_group_range
 from lockgate_proto.messages import (
@@ -24,10 +25,12 @@ from lockgate_proto.messages import (
     JobGraph,
     KeyedAggregate,
     KeyedProcess,
+    MemoryBackend,
     Operator,
     SplitState,
     StateBackend,
     Vertex,
+    WindowProcess,
 )
 from lockgate_proto.operators import is_keyed, is_source
 
@@ -39,23 +42,27 @@ from lockgate_taskmanager.spark.dead_letters import DeadLetters
 from lockgate_taskmanager.spark.errors import EngineError, explained
 from lockgate_taskmanager.spark.event_time import observes
 from lockgate_taskmanager.spark.executors import Executors
+from lockgate_taskmanager.spark.functions.stage import FunctionContext, FunctionStage
 from lockgate_taskmanager.spark.health import Health
 from lockgate_taskmanager.spark.jobs import Jobs, description
 from lockgate_taskmanager.spark.join_head import JoinHead
 from lockgate_taskmanager.spark.keyed import process
 from lockgate_taskmanager.spark.keyed.process import ProcessStores
+from lockgate_taskmanager.spark.keyed.window_process import WindowStores
 from lockgate_taskmanager.spark.layout import ChainLayout, check, stages_of
 from lockgate_taskmanager.spark.leaf import Form, Leaf, LeafSpec, SlotLeaf, TableLeaf
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
-from lockgate_taskmanager.spark.master import NOBODY, Driver
+from lockgate_taskmanager.spark.master import NO_DRIVER, Driver
 from lockgate_taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, LATE, Outputs, out_edges
 from lockgate_taskmanager.spark.program import ChainProgram
 from lockgate_taskmanager.spark.sinks.none import NoSink
 from lockgate_taskmanager.spark.sinks.transaction import Sink, SinkContext
 from lockgate_taskmanager.spark.slots import SlotFolder
+from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead, is_at_most_once
 from lockgate_taskmanager.spark.sources.reading import BatchSizer
 from lockgate_taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
 from lockgate_taskmanager.state.backend import make_backend
+from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
 from lockgate_taskmanager.state.factory import AggregateStores, DeduplicateStores, StoreFactory
 from lockgate_taskmanager.state.join.join_spec import JoinSpec
 from lockgate_taskmanager.state.rows import deduplicate
@@ -87,7 +94,7 @@ class SparkEngine:
         target_batch_ms: int = 300,
         max_batch_bytes: int = 32 << 20,
         java_options: str | None = None,
-        driver: Driver = NOBODY,
+        driver: Driver = NO_DRIVER,
         limits: Limits | None = None,
     ) -> None:
         """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError.
@@ -195,7 +202,7 @@ class SparkEngine:
                 Outputs(late, context.subtask.subtask, bench, LATE),
                 _dead_letters(context, vertex, bench),
                 Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}", _description(context)),
-                make_backend(context.graph.state_backend, context.checkpoint_directory, prefix),
+                make_backend(context.graph.state_backend, context.checkpoint_directory, prefix, context.copied_run),
                 self._stores(layout, context.graph.state_backend, bench),
                 BatchSizer(self._target_batch_ms, self._max_batch_bytes),
                 self._join(layout, context.graph.state_backend),
@@ -255,9 +262,11 @@ class SparkEngine:
         source, gives_tables, limits = None, True, self._limits_of(context.graph)
         if is_source(first):
             source, gives_tables = operators.source_of(first, bench.session, by_split, limits)
+            if is_at_most_once(context.graph) and not context.is_warmup:
+                source = ReadAhead(source)
         join = first if isinstance(first.kind, IntervalJoin) else None
         behind = vertex.operators[1:] if source or is_keyed(first) else vertex.operators
-        sink = partial(self._sink, context, bench)
+        sink, function = partial(self._sink, context, bench), partial(_function, context, bench)
         groups = vertex.max_parallelism or DEFAULT_MAX_PARALLELISM
         parallelism = _parallelism(context, vertex)
         return ChainLayout(
@@ -267,7 +276,8 @@ class SparkEngine:
             keyed=first if is_keyed(first) and join is None else None,
             join=join,
             sides={edge.source: edge.join_side for edge in context.graph.edges if edge.target == vertex.id},
-            stages=stages_of(behind, bench, sink, needs_first_job=not gives_tables),
+            stages=stages_of(behind, bench, sink, function, needs_first_job=not gives_tables),
+            broadcast_senders=broadcast_senders(context.graph, vertex.id),
             key_groups=key_group_range(context.subtask.subtask, parallelism, groups),
             max_parallelism=groups,
         )
@@ -283,6 +293,9 @@ class SparkEngine:
                 return AggregateStores(factory, StoreSpec(keyed.id, aggregate, groups, owned))
             case KeyedProcess(keys=keys):
                 return ProcessStores(keyed, RowSpec(keyed.id, process.OWNER, keys, groups, owned), factory, bench)
+            case WindowProcess(keys=keys, window=window):
+                assert window is not None
+                return WindowStores(keyed, ContentsSpec(keyed.id, keys, window, groups, owned), factory, bench)
             case Deduplicate(keys=keys, ttl_ms=ttl_ms):
                 spec = RowSpec(keyed.id, deduplicate.OWNER, keys, groups, owned)
                 return DeduplicateStores(factory.without_diffs(), spec, ttl_ms)
@@ -309,6 +322,7 @@ class SparkEngine:
             where=named(operator),
             parallelism=_parallelism(context, _vertex(context.graph, subtask.vertex_id)),
             limits=self._limits_of(context.graph),
+            is_at_most_once=is_at_most_once(context.graph),
         )
         if context.is_warmup:
             operators.warm(operator)
@@ -327,6 +341,20 @@ def _dead_letters(context: ProgramContext, vertex: Vertex, bench: Workbench) -> 
     names = sorted({operator.dead_letters for operator in vertex.operators if operator.dead_letters})
     edges = {name: out_edges(context.graph, vertex.id, context.parallelism, name) for name in names}
     return DeadLetters({name: Outputs(edges[name], context.subtask.subtask, bench, name) for name in names})
+
+
+def _function(context: ProgramContext, bench: Workbench, operator: Operator) -> FunctionStage:
+    subtask, attempt = context.subtask, context.subtask.attempt or AttemptId()
+    about = FunctionContext(
+        job_key=attempt.job_key,
+        operator_id=operator.id,
+        subtask=subtask.subtask,
+        parallelism=_parallelism(context, _vertex(context.graph, subtask.vertex_id)),
+        attempt=attempt.attempt,
+    )
+    backend = (context.graph.state_backend or StateBackend()).backend
+    has_files = not isinstance(backend, MemoryBackend)
+    return FunctionStage(operator, about, bench.session, context.is_warmup, has_files)
 
 
 def _give_up(process: subprocess.Popen[bytes], why: str) -> None:

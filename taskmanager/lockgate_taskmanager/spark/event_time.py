@@ -98,7 +98,14 @@ def observes(operators: Sequence[Operator]) -> bool:
 
 
 def with_panes(frame: DataFrame, expression: str, shape: WindowShape, where: str) -> DataFrame:
-    """Adds the pane of each row, NULL for rows without a time.
+    """Adds the time and pane of each row, NULL for rows without a time."""
+    with explained(where, frame.columns):
+        pane = expr(f"{EVENT_TIME} - pmod({EVENT_TIME} - {shape.offset_ms}L, {shape.pane_ms}L)")
+        return with_times(frame, expression, shape, where).withColumn(PANE, pane)
+
+
+def with_times(frame: DataFrame, expression: str, shape: WindowShape, where: str) -> DataFrame:
+    """Adds the time of each row in milliseconds, NULL for none.
 
     A time is none if a bound of its window exceeds TIMESTAMP: whole numbers go further, for example nanoseconds that
     are taken for milliseconds.
@@ -106,8 +113,7 @@ def with_panes(frame: DataFrame, expression: str, shape: WindowShape, where: str
     most = _MOST_TIMESTAMP_MS - shape.extent_ms
     with explained(where, frame.columns):
         millis = expr(millis_sql(frame, expression, where))
-        timed = frame.withColumn(EVENT_TIME, sf.when(millis.between(-most, most), millis))
-        return timed.withColumn(PANE, expr(f"{EVENT_TIME} - pmod({EVENT_TIME} - {shape.offset_ms}L, {shape.pane_ms}L)"))
+        return frame.withColumn(EVENT_TIME, sf.when(millis.between(-most, most), millis))
 
 
 def millis_sql(frame: DataFrame, expression: str, where: str) -> str:

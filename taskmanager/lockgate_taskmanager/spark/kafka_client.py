@@ -23,7 +23,7 @@ from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailab
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
 _FILE = re.compile(r"location|path|file|keytab")
-_SHOWN_TO_NOBODY = ("ssl.ca.location", "https.ca.location")  # certificates of authorities
+_NEVER_SHOWN = ("ssl.ca.location", "https.ca.location")  # certificates of authorities
 _LASTING = (  # names of KafkaError's codes
     "_AUTHENTICATION",
     "_INVALID_ARG",
@@ -60,7 +60,7 @@ class Kafka:
         self._where = where
         self._options = filled(options, where, limits)
         for name, value in self._options.items():
-            if _FILE.search(name) and name not in _SHOWN_TO_NOBODY:
+            if _FILE.search(name) and name not in _NEVER_SHOWN:
                 limits.check_path(value, f"{where}: the file of the option {name}")
         self._servers = servers
         self._lasting = tuple(getattr(self._package.KafkaError, name) for name in _LASTING)
@@ -134,6 +134,11 @@ class Kafka:
         with self.explained(f"did not return the offsets of the topic {topic}"):
             low, high = consumer.get_watermark_offsets(self.partition(topic, number), timeout=ASK_TIMEOUT_S)
             return int(low), int(high)
+
+    def known_end(self, consumer: Any, topic: str, number: int) -> int | None:
+        """The offset after a partition's last record as the newest answer had it; None: not known. Sends no request."""
+        found = consumer.get_watermark_offsets(self.partition(topic, number), cached=True)
+        return int(found[1]) if found is not None and found[1] >= 0 else None  # librdkafka's marks are negative
 
     @contextmanager
     def explained(self, problem: str) -> Iterator[None]:

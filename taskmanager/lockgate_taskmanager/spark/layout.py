@@ -12,6 +12,7 @@ from lockgate_proto.messages import (
     EventTime,
     JoinSide,
     Operator,
+    RecordFunction,
     SinkTransaction,
     Vertex,
 )
@@ -21,6 +22,7 @@ from lockgate_taskmanager.spark.careful import CarefulStage, Check, Outcome, may
 from lockgate_taskmanager.spark.chain import named, query_of, transform
 from lockgate_taskmanager.spark.dead_letters import spares
 from lockgate_taskmanager.spark.event_time import Declaration, Times
+from lockgate_taskmanager.spark.functions.stage import FunctionStage
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from lockgate_taskmanager.spark.malformed import is_malformed
 from lockgate_taskmanager.spark.outputs import Transform
@@ -130,7 +132,7 @@ class SinkStage:
     restored: tuple[SinkTransaction, ...] = ()
 
 
-Stage = SparkStage | SinkStage
+Stage = SparkStage | FunctionStage | SinkStage
 
 
 def id_of(stage: Stage) -> str:
@@ -157,7 +159,8 @@ class ChainLayout:
 
     operators: all of them; head: the source operator, if the first is one; keyed: the operator with keyed state, if the
     first is one; join: the interval join, if the first is one, which is not `keyed`; sides: of a join, by the vertex
-    that sends it; key_groups: of this subtask; release: returns the workbench.
+    that sends it; broadcast_senders: the vertices whose records become state of the first function; key_groups: of this
+    subtask; release: returns the workbench.
     """
 
     operators: tuple[Operator, ...]
@@ -170,6 +173,7 @@ class ChainLayout:
     release: Callable[[], None] = field(default=lambda: None)
     join: Operator | None = None
     sides: Mapping[str, JoinSide] = field(default_factory=dict)
+    broadcast_senders: frozenset[str] = frozenset()
 
     @property
     def declaring(self) -> Operator | None:
@@ -198,6 +202,16 @@ class ChainLayout:
                 return stage
         raise UserError(f"the restored state has a sink '{operator_id}', which the job does not have")
 
+    def function_stage(self, operator_id: str) -> FunctionStage:
+        """The stage of a function over records. Raises UserError when there is none."""
+        for stage in self.stages:
+            if isinstance(stage, FunctionStage) and id_of(stage) == operator_id:
+                return stage
+        raise UserError(
+            f"the restored state is that of the object of operator '{operator_id}', which is no function over records"
+            " now"
+        )
+
 
 def check(vertex: Vertex) -> None:
     """Raises UserError when the chain has an unknown operator or one in the wrong place."""
@@ -214,6 +228,7 @@ def stages_of(
     operators: Sequence[Operator],
     bench: Workbench,
     make_sink: Callable[[Operator], Sink],
+    make_function: Callable[[Operator], FunctionStage],
     needs_first_job: bool,
 ) -> tuple[Stage, ...]:
     """Divides the operators after the head. needs_first_job: a source's content has to be turned into a table."""
@@ -226,7 +241,10 @@ def stages_of(
             run.clear()
 
     for operator in operators:
-        if is_transform(operator):
+        if isinstance(operator.kind, RecordFunction):
+            flush(needs_first_job and not stages)
+            stages.append(make_function(operator))
+        elif is_transform(operator):
             run.append(operator)
         else:
             flush(needs_first_job and not stages)

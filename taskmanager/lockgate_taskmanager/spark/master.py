@@ -50,7 +50,7 @@ class Driver:
         return {}
 
 
-NOBODY = Driver()
+NO_DRIVER = Driver()
 
 
 def addresses(master: str) -> tuple[tuple[str, int], ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,6 @@ from lockgate_taskmanager.spark.sinks.files import FileSink
 from lockgate_taskmanager.spark.sinks.foreach import ForeachBatchSink
 from lockgate_taskmanager.spark.sinks.kafka import KafkaSink
 from lockgate_taskmanager.spark.sinks.kafka_direct import DirectKafkaSink
-from lockgate_taskmanager.spark.sinks.sql import SqlSink
 from lockgate_taskmanager.spark.sinks.transaction import Sink, SinkContext
 from lockgate_taskmanager.spark.sources import custom, kafka, listing, sockets
 from lockgate_taskmanager.spark.sources.generator import RangeSource
@@ -115,6 +115,16 @@ def _kafka_sink(context: SinkContext, kind: m.KafkaSink, _session: Session) -> S
     return DirectKafkaSink(context, kind) if is_loose else KafkaSink(context, kind)
 
 
+def _sql_sink(context: SinkContext, kind: m.SqlSink, _session: Session) -> Sink:
+    from lockgate_taskmanager.spark.sinks.sql import SqlSink  # slow to import: SQLAlchemy
+
+    return SqlSink(context, kind)
+
+
+def _load_sql() -> None:
+    import_module("lockgate_taskmanager.spark.sinks.sql")
+
+
 SOURCES: Mapping[type, SourceKind] = {
     m.FileSource: SourceKind(
         _files,
@@ -143,7 +153,7 @@ SOURCES: Mapping[type, SourceKind] = {
 
 SINKS: Mapping[type, SinkKind] = {
     m.FileSink: SinkKind(lambda context, kind, _: FileSink(context, kind)),
-    m.SqlSink: SinkKind(lambda context, kind, _: SqlSink(context, kind)),
+    m.SqlSink: SinkKind(_sql_sink, _load_sql),
     m.ConsoleSink: SinkKind(lambda context, kind, _: ConsoleSink(context, kind)),
     m.DeltaSink: SinkKind(lambda context, kind, _: delta.DeltaSink(context, kind), delta.warm),
     m.KafkaSink: SinkKind(_kafka_sink),

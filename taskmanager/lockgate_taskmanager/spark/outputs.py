@@ -18,19 +18,21 @@ from lockgate_proto.messages import (
     KeyedProcess,
     Partitioning,
     Vertex,
+    WindowProcess,
 )
 
-from lockgate_taskmanager.spark.chain import hashed, joinable, with_key_groups
+from lockgate_taskmanager.spark.chain import hashed, held_by_windows, joinable, with_key_groups
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec
 from lockgate_taskmanager.spark.partials import PartialAggregate
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.columns.pieces import cut
-from lockgate_taskmanager.state.layout import HASH, ROWS
+from lockgate_taskmanager.state.layout import ROWS
+from lockgate_taskmanager.state.routing import KeyRouting
 from lockgate_taskmanager.task.program import DataError, Emission
 
 DEFAULT_MAX_PARALLELISM = 128
-LATE = "late"  # the side output of windowed aggregates
+LATE = "late"  # the side output of windows
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -93,6 +95,8 @@ def _preparation(edge: Edge, target: Vertex, where: str) -> tuple[Transform | No
             return PartialAggregate(first, where), True
         case IntervalJoin():
             return joinable(first, edge.join_side, where), False
+        case WindowProcess():
+            return held_by_windows(first, where), False
         case KeyedProcess(keys=keys) | Deduplicate(keys=keys):
             return hashed(keys, where), False
         case _:
@@ -197,7 +201,7 @@ class Outputs:
         return range(edge.parallelism)
 
     def _routed(self, edge: OutEdge, table: pa.Table, groups: Any = None) -> tuple[Emission, ...]:
-        """Splits by target subtask: `key group * parallelism // max_parallelism`. groups: None: by hash."""
+        """Splits by target subtask, see KeyRouting. groups: None: by hash."""
         found: tuple[Emission, ...] = ()
         at = 0
         for part in cut(table) if table.num_rows else ():
@@ -209,11 +213,8 @@ class Outputs:
     def _routed_part(self, edge: OutEdge, table: pa.Table, groups: Any) -> tuple[Emission, ...]:
         if edge.parallelism == 1:
             return (Emission(edge.index, 0, table),)
-        if groups is None:
-            numbers = np.mod(table.column(HASH).to_numpy(), edge.max_parallelism)
-        else:
-            numbers = groups.to_numpy().astype(np.int64)
-        targets = (numbers * edge.parallelism // edge.max_parallelism).astype(np.int16)
+        numbers = None if groups is None else groups.to_numpy().astype(np.int64)
+        targets = KeyRouting(edge.parallelism, edge.max_parallelism).owners(table, numbers)
         order = np.argsort(targets, kind="stable")
         counts = np.bincount(targets, minlength=edge.parallelism)
         ordered = table.take(pa.array(order))

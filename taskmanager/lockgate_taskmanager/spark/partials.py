@@ -43,7 +43,8 @@ class PartialAggregate:
                 raise UserError(
                     f"{named(operator)}: aggregate '{aggregate.output}' has a function unknown to this version"
                 )
-        window = kind.window
+        # by processing time, the subtask that keeps the windows adds the time
+        window = None if kind.window is None or kind.window.processing_time else kind.window
         if window is not None and isinstance(window.kind, SessionWindow):
             kind = with_bounds(kind)
         self._kind = kind

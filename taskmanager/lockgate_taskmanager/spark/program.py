@@ -2,14 +2,14 @@
 
     source content | received table --> [keyed state | join] --> stage --> stage ... --> outputs
 
-A stage is a sequence of SQL and Python transforms in one Spark job, or one sink (which passes its input on).
+A stage is a sequence of SQL and Python transforms in one Spark job, a function over records, or one sink (which passes
+its input on).
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -24,10 +24,10 @@ from lockgate_proto.messages import (
     Watermark,
 )
 
-from lockgate_taskmanager.spark import user_code
 from lockgate_taskmanager.spark.chain import named
 from lockgate_taskmanager.spark.counting import Counters
 from lockgate_taskmanager.spark.dead_letters import DeadLetters
+from lockgate_taskmanager.spark.functions.stage import FunctionStage
 from lockgate_taskmanager.spark.inputs import like, plain, require_same
 from lockgate_taskmanager.spark.jobs import Jobs, description
 from lockgate_taskmanager.spark.join_head import JoinHead, followed
@@ -35,25 +35,34 @@ from lockgate_taskmanager.spark.layout import ChainLayout, SinkStage, SparkStage
 from lockgate_taskmanager.spark.leaf import Content, Form, LeafSpec
 from lockgate_taskmanager.spark.malformed import lines_of
 from lockgate_taskmanager.spark.outputs import Outputs
+from lockgate_taskmanager.spark.running_call import RunningCall
 from lockgate_taskmanager.spark.snapshot import ChainSnapshot, restore_plain
+from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead
 from lockgate_taskmanager.spark.sources.reading import BatchSizer, Reading, rested
-from lockgate_taskmanager.spark.split_log import SplitLog
+from lockgate_taskmanager.spark.split_log import SplitLog, split_log
 from lockgate_taskmanager.state.backend import Backend, FileBackend
 from lockgate_taskmanager.state.columns.pieces import cut
 from lockgate_taskmanager.state.factory import KEYED_KINDS
-from lockgate_taskmanager.state.store import Fires, FrozenStore, KeyedStore, OperatorStores, ProcessingTimeStore
+from lockgate_taskmanager.state.store import (
+    CompiledStore,
+    Fires,
+    FrozenStore,
+    KeyedStore,
+    OperatorStores,
+    PassesLateRecords,
+    ProcessingTimeStore,
+)
 from lockgate_taskmanager.task.program import (
     BY_ITSELF,
     AtWork,
+    Backlog,
     Batch,
-    Canceled,
     DataError,
     Emission,
     Exhausted,
     Idle,
     Poll,
     ProgramContext,
-    ProgramError,
     SnapshotOrder,
     StateUnreadable,
     UserError,
@@ -62,7 +71,6 @@ from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 _MAX_RANGES = 16  # a batch may read thousands of small files
-_PLANNING_S = 1.0  # a cancelled call that is making a plan has usually finished by then
 
 
 class ChainProgram:
@@ -98,17 +106,15 @@ class ChainProgram:
             None if declared is None else SplitWatermarks(declared.out_of_orderness_ms, declared.idle_after_ms)
         )
         self._splits: SplitLog | None = None
+        self._ahead = layout.source if isinstance(layout.source, ReadAhead) else None
         if layout.source is not None and layout.head is not None:
             marked = tuple if self._event_time is None else self._event_time.marked
-            self._splits = SplitLog(layout.head.id, layout.source, marked, isinstance(backend, FileBackend))
+            self._splits = split_log(layout.head.id, layout.source, marked, isinstance(backend, FileBackend))
         self._input: tuple[str, pa.Schema] | None = None  # source vertex and schema of the first table received
         self._compiled = False
         self._rest: Iterator[Batch] | None = None  # of the last table received
         self._unix_ms = 0  # the wall clock of the last tick
-        self._canceled = threading.Event()
-        self._closed = False
-        self._thread = 0  # the thread that is running a call
-        self._since = self._canceled_at = 0.0
+        self._call = RunningCall(jobs)
         self._at = self._column = ""  # the operator that is running, and the column that it failed on
         self._ranges: tuple[SplitRange, ...] = ()  # the last input of the source
 
@@ -126,6 +132,8 @@ class ChainProgram:
                 self._at = id_of(stage)
                 if isinstance(stage, SinkStage):
                     stage.sink.restore(stage.restored)
+                elif isinstance(stage, FunctionStage):
+                    stage.open(self._context.restored_checkpoint_id)
             if self._layout.source is not None:
                 spec = self._layout.source.spec()
                 if spec is not None:
@@ -147,21 +155,25 @@ class ChainProgram:
                 if spec is None:
                     return Exhausted() if source.complete else self._waiting(Idle(1000))
                 prologue = self._compile(spec).emissions
-            started = time.monotonic()
-            self._at, self._ranges = self._layout.head.id if self._layout.head is not None else "", ()
+            started, head = time.monotonic(), self._layout.head
+            self._at, self._ranges = head.id if head is not None else "", ()
             reading = source.read(self._sizer.budget_bytes, int(started * 1000))
             if not isinstance(reading, Reading):
                 return self._waiting(reading, prologue)
-            if self._layout.head is not None:
-                self._counters.add((self._layout.head,), reading.rows, reading.rows)
+            if head is not None:
+                self._counters.add((head,), reading.rows, reading.rows)
             self._ranges = reading.ranges
-            with lines_of(self._layout.head):
+            with lines_of(head):
                 batch = self._run(reading.content, reading.rows)
-            self._counters.add_malformed(self._layout.head, self._layout.malformed())
+            self._counters.add_malformed(head, self._layout.malformed())
             self._counters.add_ahead(self._layout.declaring, self._layout.times().ahead)
             self._sizer.observed(reading.bytes, (time.monotonic() - started) * 1000, reading.full)
             news = self._event_time_after(reading)
             return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)
+
+    def backlog(self) -> Backlog:
+        source = self._layout.source
+        return source.unread(int(time.monotonic() * 1000)) if source is not None else Backlog()
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         with self._interruptible():
@@ -187,10 +199,21 @@ class ChainProgram:
         parts = list(cut(table))
         for number, part in enumerate(parts, start=1):
             is_last = number == len(parts)
-            if self._join is not None:
+            if source_vertex in self._layout.broadcast_senders:
+                yield replace(self._taken_as_state(part), has_more=not is_last, is_settled=is_last)
+            elif self._join is not None:
                 yield from self._joined(self._join, source_vertex, part, is_last)
             else:
                 yield replace(self._processed(source_vertex, part), has_more=not is_last, is_settled=is_last)
+
+    def _taken_as_state(self, table: pa.Table) -> Batch:
+        """Records of the broadcast input: they become state of the first function, and nothing comes out."""
+        stage = self._layout.stages[0]
+        assert isinstance(stage, FunctionStage), "broadcast state is that of a function"
+        if table.num_rows:
+            stage.take_broadcast(table, self._call.require_live)
+            self._counters.add(stage.operators, table.num_rows, 0)
+        return Batch()
 
     def _processed(self, source_vertex: str, table: pa.Table) -> Batch:
         prologue = self._accept(source_vertex, table.schema)
@@ -237,20 +260,21 @@ class ChainProgram:
         return FailurePlace(self._at, self._column, self._ranges[:_MAX_RANGES])
 
     def at_work(self) -> AtWork | None:
-        if not self._thread:
+        took_s = self._call.took_s()
+        if took_s is None:
             return None
         operator = next((operator for operator in self._layout.operators if operator.id == self._at), None)
         text = named(operator) if operator is not None else ", ".join(map(named, self._layout.operators))
-        return AtWork(text, int((time.monotonic() - self._since) * 1000))
+        return AtWork(text, int(took_s * 1000))
 
     def warm_up(self) -> None:
         with self._interruptible():
             if self._compiled:
                 for stage in self._layout.stages:
                     if isinstance(stage, SparkStage):
-                        self._require_live()
+                        self._call.require_live()
                         stage.warm_up()
-                if isinstance(self._state, ProcessingTimeStore):
+                if isinstance(self._state, CompiledStore):
                     self._state.warm_up()
                 self._outputs.warm_up()
                 self._late.warm_up()
@@ -262,58 +286,63 @@ class ChainProgram:
 
     def snapshot(self, checkpoint_id: int, order: SnapshotOrder = BY_ITSELF) -> ChainSnapshot:
         layout, subtask = self._layout, self._context.subtask
+        functions = (stage for stage in layout.stages if isinstance(stage, FunctionStage))  # first: they may refuse
+        objects = sum((stage.snapshot(checkpoint_id, order) for stage in functions), ())
+        counters = self._counters.values()
+        if self._ahead is not None and layout.head is not None:
+            lost = self._ahead.freeze(checkpoint_id, order.is_savepoint)
+            counters = self._counters.values_losing(layout.head, lost)
         source = self._splits.freeze(order) if self._splits is not None else None
         keyed: tuple[FrozenStore, ...] = (self._state.snapshot(order),) if self._state is not None else ()
         if self._join is not None:
             keyed = self._join.snapshot(order)
         stages = [stage for stage in layout.stages if isinstance(stage, SinkStage) and stage.sink.is_transactional]
         sinks = tuple((stage.operator.id, stage.sink.seal(checkpoint_id)) for stage in stages)
-        counters = self._counters.values()
         self._jobs.describe(description(subtask, checkpoint_id))
         return ChainSnapshot(
-            checkpoint_id, subtask.vertex_id, subtask.subtask, self._backend, counters, source, keyed, sinks
+            checkpoint_id, subtask.vertex_id, subtask.subtask, self._backend, counters, source, objects + keyed, sinks
         )
 
-    def commit(self, checkpoint_id: int) -> None:
+    def commit(self, checkpoint_id: int) -> bool:
+        has_output = False
+        if self._ahead is not None:
+            self._ahead.completed(checkpoint_id)
         with self._interruptible():
             for stage in self._layout.stages:
                 if isinstance(stage, SinkStage):
                     self._at, self._ranges = stage.operator.id, ()
-                    stage.sink.commit(checkpoint_id)
+                    has_output = stage.sink.commit(checkpoint_id) or has_output
+        return has_output
 
     def counters(self) -> tuple[OperatorCounters, ...]:
         return self._counters.values()
 
     def cancel(self) -> None:
         """May be called again while a job that was just starting still runs."""
-        now = time.monotonic()
-        if not self._canceled.is_set():
-            self._canceled_at = now
-        self._canceled.set()
-        if not self._closed:
-            self._jobs.interrupt()
-        if (thread := self._thread) and now - self._canceled_at >= _PLANNING_S:
-            user_code.end(thread)
+        self._call.cancel()
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        """Closes everything, also after something could not be closed. Raises the first error at the end."""
+        self._call.close(self._closing())
+
+    def _closing(self) -> Iterator[Callable[[], None]]:
         if self._layout.source is not None:
-            self._layout.source.close()
+            self._at = self._layout.head.id if self._layout.head is not None else ""
+            yield self._layout.source.close
         for stage in self._layout.stages:
+            self._at = id_of(stage)
             if isinstance(stage, SinkStage):
-                stage.sink.close()
-        if self._state is not None:
-            self._state.close()
-        if self._join is not None:
-            self._join.close()
-        self._jobs.leave_thread()
-        self._layout.release()
+                yield stage.sink.close
+            elif isinstance(stage, FunctionStage):
+                yield stage.close
+        for state in (self._state, self._join):
+            if state is not None:
+                yield state.close
+        yield self._jobs.leave_thread
+        yield self._layout.release
 
     def _joined(self, join: JoinHead, source_vertex: str, table: pa.Table, is_last: bool) -> Iterator[Batch]:
-        """A table of one side: its pairs with the other, through stages and outputs. is_last: no further portion
-        follows.
+        """A table of one side: its pairs with the other, through stages and outputs. is_last: no portion follows.
 
         No portion is settled before the last pair is emitted: the rows are in the state by then, but not all of their
         pairs are out.
@@ -351,18 +380,17 @@ class ChainProgram:
     def _run(self, value: Content, rows: int) -> Batch:
         """A batch through stages and outputs. rows: its number of records."""
         reached, dead_letters = 0, tuple[Emission, ...]()
-        stages = self._layout.stages
-        last = stages[-1] if stages else None
-        for stage in stages:
-            self._require_live()
+        last = self._layout.stages[-1] if self._layout.stages else None
+        for stage in self._layout.stages:
+            self._call.require_live()
             self._at = id_of(stage)
             if isinstance(stage, SinkStage):
                 stage.sink.write(value)
                 reached += rows
                 self._counters.add((stage.operator,), rows, rows)
             else:
-                outcome = stage.run(value, self._require_live)
-                self._require_live()
+                outcome = stage.run(value, self._call.require_live)
+                self._call.require_live()
                 dead_letters += sum((self._skipped(*failure) for failure in outcome.failed), ())
                 if stage is last:
                     pieces = list(map(self._outputs.emit, outcome.tables))  # partial aggregates cannot be concatenated
@@ -428,7 +456,8 @@ class ChainProgram:
     def _compile_behind(self, state: KeyedStore) -> tuple[Emission, ...]:
         """Compiles the stages after the keyed state; returns the prologue of every output."""
         emissions = self._compile(LeafSpec(Form.TABLE, table=state.schema)).emissions
-        self._late.compile(state.schema, is_fused=False)
+        late = state.late_schema if isinstance(state, PassesLateRecords) else state.schema
+        self._late.compile(late, is_fused=False)
         return emissions + self._late.prologue()
 
     def _compile(self, spec: LeafSpec) -> Batch:
@@ -461,23 +490,11 @@ class ChainProgram:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """For code that may run Spark jobs: they are tagged, and `cancel` makes the block raise Canceled."""
-        self._require_live()
-        self._jobs.adopt_thread()
-        self._since, self._thread = time.monotonic(), threading.get_ident()
+        """For code that may run Spark jobs, see RunningCall. Notes the operator that has failed."""
         try:
-            yield
-        except ProgramError as error:
-            if isinstance(error, DataError) and error.operator_id:
+            with self._call.running():
+                yield
+        except DataError as error:
+            if error.operator_id:
                 self._at, self._column = error.operator_id, error.column
-            if self._canceled.is_set() and not isinstance(error, Canceled):
-                raise Canceled("the subtask was cancelled") from error
             raise
-        finally:
-            self._thread = 0
-        self._require_live()
-
-    def _require_live(self) -> None:
-        """Raises Canceled once `cancel` was called; called between stages, so that no further one starts."""
-        if self._canceled.is_set():
-            raise Canceled("the subtask was cancelled")

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark import access, connect
 from lockgate_taskmanager.spark.errors import EngineError
-from lockgate_taskmanager.spark.master import NOBODY, Driver, reach
+from lockgate_taskmanager.spark.master import NO_DRIVER, Driver, reach
 
 LOG = logging.getLogger(__name__)
 HUGE_SPLIT_BYTES = 1 << 42
@@ -60,7 +60,7 @@ def start(
     slots: int,
     work_dir: str,
     java_options: str = "",
-    driver: Driver = NOBODY,
+    driver: Driver = NO_DRIVER,
     scratch: str = "",
 ) -> Session:
     """The process's one SparkSession. Raises EngineError, one sentence.

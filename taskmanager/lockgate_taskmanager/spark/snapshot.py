@@ -29,7 +29,7 @@ from lockgate_taskmanager.task.program import StateUnreadable
 
 @dataclass(frozen=True, slots=True)
 class ChainSnapshot:
-    """The Snapshot of a ChainProgram. sinks: with the operator's id."""
+    """The Snapshot of a ChainProgram. stores: of objects and of keyed state; sinks: with the operator's id."""
 
     checkpoint_id: int
     vertex_id: str
@@ -37,7 +37,7 @@ class ChainSnapshot:
     backend: Backend
     counters: tuple[OperatorCounters, ...]
     source: FrozenSplits | None
-    keyed: tuple[FrozenStore, ...]
+    stores: tuple[FrozenStore, ...]
     sinks: tuple[tuple[str, tuple[Pending, ...]], ...]
 
     def persist(self) -> SubtaskState:
@@ -47,7 +47,7 @@ class ChainSnapshot:
         try:
             if self.source is not None:
                 states.append(self.source.persist(self.checkpoint_id, writer))
-            states += [frozen_store.persist(self.checkpoint_id, writer) for frozen_store in self.keyed]
+            states += [frozen_store.persist(self.checkpoint_id, writer) for frozen_store in self.stores]
             for name, pending in self.sinks:
                 sink = SinkState(pending=tuple(transaction.persist(writer) for transaction in pending))
                 states.append(OperatorState(name, StateKind.SINK_STATE, inline_handle(encode(sink))))
@@ -59,7 +59,7 @@ class ChainSnapshot:
         return SubtaskState(self.vertex_id, self.subtask, tuple(states), self.counters)
 
     def release(self) -> None:
-        for frozen_store in self.keyed:
+        for frozen_store in self.stores:
             frozen_store.release()
 
 
@@ -71,6 +71,9 @@ def restore_plain(
     take: assigns splits to the source. Raises StateUnreadable, OSError.
     """
     if operator.handle is None or operator.kind in KEYED_KINDS:
+        return
+    if operator.kind == StateKind.OBJECT_STATE:
+        layout.function_stage(operator.operator_id).restored += (operator,)
         return
     data = load(operator.handle)
     where = operator.handle.path or f"of operator {operator.operator_id} inside the checkpoint"

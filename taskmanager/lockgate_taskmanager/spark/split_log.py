@@ -18,6 +18,7 @@ import pyarrow as pa
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import OperatorState, SourceState, SplitState, StateHandle, StateKind
 
+from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead
 from lockgate_taskmanager.spark.sources.reading import Source
 from lockgate_taskmanager.spark.sources.split_table import HasManySplits, SplitTable
 from lockgate_taskmanager.state.backend import SnapshotWriter, inline_handle
@@ -119,6 +120,13 @@ class SplitLog:
         complete = self._source.complete
         log = None if self._many is None or is_savepoint else self
         return FrozenSplits(self._operator_id, inside, apart, complete, base.pieces if base else (), version, log)
+
+
+def split_log(operator_id: str, source: Source, marked: Marked, has_files: bool) -> SplitLog:
+    """The log of a source. One that reads ahead has its splits where they are marked as read."""
+    if not isinstance(source, ReadAhead):
+        return SplitLog(operator_id, source, marked, has_files)
+    return SplitLog(operator_id, source.inner, lambda splits: marked(source.stored(splits)), has_files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,15 @@ that never returns cannot.
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from lockgate_taskmanager.task.program import Canceled
+
+LOG = logging.getLogger(__name__)
 
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _lock = threading.Lock()
@@ -56,6 +60,28 @@ def end(thread: int) -> bool:
         _inside[thread] = times + 1
         kind = _Ended if times < _GENTLE else _EndedForGood
         return bool(_raise_in(ctypes.c_ulong(thread), ctypes.py_object(kind)))
+
+
+class Closes(Protocol):
+    """Anything with a close method."""
+
+    def close(self) -> None: ...
+
+
+def close_quietly(closes: Closes, where: str) -> None:
+    """Calls `close` of the author's object, which may be ended. It is done, or has failed: an error is only logged."""
+    try:
+        with may_be_ended():
+            closes.close()
+    except Canceled:
+        LOG.warning("%s: close() did not return, and was interrupted", where)
+    except (Exception, SystemExit) as error:
+        LOG.warning("%s: close() raised %s: %s", where, type(error).__name__, error)
+
+
+def is_end(error: BaseException) -> bool:
+    """Whether an exception inside such a block is the one that `end` raises: it must reach the end of the block."""
+    return isinstance(error, _Ended | _EndedForGood)
 
 
 def _leave(here: int) -> None:

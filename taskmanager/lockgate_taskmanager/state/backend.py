@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,7 @@ from lockgate_common import storage as filesystem
 from lockgate_common.checksums import Checksum, checksum, crc32
 from lockgate_proto.messages import MemoryBackend, StateBackend, StateHandle
 
+from lockgate_taskmanager.state.local_copies import CopyBeside, LocalCopies
 from lockgate_taskmanager.task.program import SnapshotTooLarge, StateUnreadable, StorageUnavailable
 
 DEFAULT_MEMORY_LIMIT = 16 << 20
@@ -72,14 +74,16 @@ class FileBackend:
     Where later snapshots may refer to it: `<directory>/shared/<checkpoint>-<prefix>-<name>.state`.
 
     prefix: tells subtasks and attempts apart, so that a zombie attempt never overwrites another one's file.
+    copied_run: the run id of a job of which local copies are kept, else "".
     """
 
-    def __init__(self, directory: str, prefix: str) -> None:
+    def __init__(self, directory: str, prefix: str, copied_run: str = "") -> None:
         self._directory = filesystem.locate(directory)
         self._prefix = prefix
+        self._copied_run = copied_run
 
     def writer(self, checkpoint_id: int) -> SnapshotWriter:
-        return _FileWriter(self._directory, checkpoint_id, self._prefix)
+        return _FileWriter(self._directory, checkpoint_id, self._prefix, self._copied_run)
 
 
 def remove_checkpoint(directory: str, checkpoint_id: int) -> None:
@@ -89,12 +93,23 @@ def remove_checkpoint(directory: str, checkpoint_id: int) -> None:
     filesystem.remove_files(root.child(SHARED_FOLDER), f"{checkpoint_id}-")
 
 
-def make_backend(choice: StateBackend | None, directory: str, prefix: str) -> Backend:
+def make_backend(choice: StateBackend | None, directory: str, prefix: str, copied_run: str = "") -> Backend:
     """The backend a job graph asks for; `filesystem` in the checkpoint directory when it asks for none."""
     backend = choice.backend if choice else None
     if isinstance(backend, MemoryBackend):
         return InlineBackend(backend.max_state_bytes or DEFAULT_MEMORY_LIMIT)
-    return FileBackend(directory, prefix)
+    return FileBackend(directory, prefix, copied_run)
+
+
+class _Copies:
+    """Those of this process; there are none before `use_copies`."""
+
+    current: LocalCopies | None = None
+
+
+def use_copies(copies: LocalCopies | None) -> None:
+    """From now on, state files are read from these copies where there is one."""
+    _Copies.current = copies
 
 
 _BELOW_CLUSTER = 4
@@ -113,14 +128,37 @@ def load(handle: StateHandle) -> pa.Buffer:
     StorageUnavailable for a transient error (a timeout, a lost connection, no descriptor left): the next attempt may be
     able to read the file.
     """
+    if (copy := _copy_of(handle)) is not None:
+        with contextlib.suppress(OSError):
+            return filesystem.read_all(copy, handle.size_bytes)
     with _explained(handle):
         data = _read(handle) if handle.path else pa.py_buffer(handle.inline)
     _verify(handle, data.size, checksum(data, handle.checksum))
     return data
 
 
+def load_ranges(handle: StateHandle, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Some bytes of a file: of each (offset, size). The caller verifies them. Raises as `load` does."""
+    count = 0
+    if (copy := _copy_of(handle)) is not None:
+        try:
+            for data in filesystem.read_ranges(copy, ranges):
+                count += 1
+                yield data
+        except OSError:
+            pass  # the storage has the rest
+        else:
+            return
+    with _explained(handle):
+        yield from filesystem.read_ranges(filesystem.locate(handle.path), ranges[count:])
+
+
 def download(handle: StateHandle, target: Path) -> None:
     """Writes the bytes behind a handle to a file on this machine, piece by piece. Raises as `load` does."""
+    if (copy := _copy_of(handle)) is not None:
+        with contextlib.suppress(OSError):
+            shutil.copyfile(copy.path, target)
+            return
     found = Checksum(handle.checksum)
     with target.open("wb") as file:  # which is not the storage
         for piece in found.passing(_pieces(handle)):
@@ -128,6 +166,11 @@ def download(handle: StateHandle, target: Path) -> None:
                 break  # it is not what was stored, and may have no end
             file.write(piece)
     _verify(handle, found.size_bytes, found.text)
+
+
+def _copy_of(handle: StateHandle) -> filesystem.Location | None:
+    path = _Copies.current.verified(handle) if _Copies.current is not None else None
+    return filesystem.locate(str(path)) if path is not None else None
 
 
 def _read(handle: StateHandle) -> pa.Buffer:
@@ -221,10 +264,11 @@ class _InlineWriter:
 
 
 class _FileWriter:
-    def __init__(self, directory: filesystem.Location, checkpoint_id: int, prefix: str) -> None:
+    def __init__(self, directory: filesystem.Location, checkpoint_id: int, prefix: str, copied_run: str) -> None:
         self._directory = directory
         self._checkpoint_id = checkpoint_id
         self._prefix = prefix
+        self._copied_run = copied_run
         self._written: list[filesystem.Location] = []
 
     def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
@@ -237,9 +281,15 @@ class _FileWriter:
 
     def _store(self, name: str, pieces: Iterable[bytes | pa.Buffer], is_shared: bool) -> StateHandle:
         """Each piece is hashed as it is written, while it is in the processor's cache."""
-        target, written = self._target(name, is_shared), Checksum()
-        filesystem.write_pieces_durably(target, written.passing(pieces))
-        handle = StateHandle(path=target.uri, size_bytes=written.size_bytes, checksum=written.text)
+        target, written, copies = self._target(name, is_shared), Checksum(), _Copies.current
+        if not self._copied_run or copies is None:
+            filesystem.write_pieces_durably(target, written.passing(pieces))
+            handle = StateHandle(path=target.uri, size_bytes=written.size_bytes, checksum=written.text)
+        else:
+            with contextlib.closing(CopyBeside(copies, self._copied_run, self._checkpoint_id)) as copy:
+                filesystem.write_pieces_durably(target, copy.passing(written.passing(pieces)))
+                handle = StateHandle(path=target.uri, size_bytes=written.size_bytes, checksum=written.text)
+                copy.stored(handle)
         return replace(handle, checkpoint_id=self._checkpoint_id, shared=True) if is_shared else handle
 
     def _target(self, name: str, is_shared: bool) -> filesystem.Location:

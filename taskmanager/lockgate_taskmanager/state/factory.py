@@ -14,6 +14,10 @@ from lockgate_proto.messages import OperatorState, RocksdbBackend, StateBackend,
 
 from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateDatabase
 from lockgate_taskmanager.state.aggregates.keyed_state import KeyedState
+from lockgate_taskmanager.state.contents.contents_database import ContentsDatabase
+from lockgate_taskmanager.state.contents.contents_heap import ContentsHeap
+from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
+from lockgate_taskmanager.state.contents.held_records import HeldRecords
 from lockgate_taskmanager.state.heap.heap_store import restored
 from lockgate_taskmanager.state.join.interval_join import JoinStore
 from lockgate_taskmanager.state.join.join_database import JoinDatabase
@@ -29,8 +33,10 @@ from lockgate_taskmanager.state.rows.row_store import RowSpec, RowStore
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StateSpec, StoreSpec
 from lockgate_taskmanager.state.store import KeyedStore
+from lockgate_taskmanager.state.windows.late_clock import LateClock
 from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_state import PaneState
+from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema
 from lockgate_taskmanager.state.windows.session_database import SessionDatabase
 from lockgate_taskmanager.state.windows.session_state import SessionState
 from lockgate_taskmanager.task.program import StateUnreadable
@@ -60,6 +66,8 @@ class StoreFactory:
     def fresh(self, spec: RowSpec, schema: pa.Schema) -> RowStore: ...
     @overload
     def fresh(self, spec: SideSpec, schema: pa.Schema) -> WaitingRows: ...
+    @overload
+    def fresh(self, spec: ContentsSpec, schema: pa.Schema) -> HeldRecords: ...
     def fresh(self, spec: StateSpec, schema: pa.Schema) -> Any:
         """An empty store. schema: of the partial tables, or of records. Raises UserError when it does not fit."""
         if self._memory_bytes is None:
@@ -72,6 +80,8 @@ class StoreFactory:
     def restored(self, spec: RowSpec, states: Sequence[OperatorState], checkpoint_id: int) -> RowStore: ...
     @overload
     def restored(self, spec: SideSpec, states: Sequence[OperatorState], checkpoint_id: int) -> WaitingRows: ...
+    @overload
+    def restored(self, spec: ContentsSpec, states: Sequence[OperatorState], checkpoint_id: int) -> HeldRecords: ...
     def restored(self, spec: StateSpec, states: Sequence[OperatorState], checkpoint_id: int) -> Any:
         """A store restored from the state of any backend. Raises StateUnreadable, OSError, UserError."""
         with _fitting(spec):
@@ -107,6 +117,8 @@ def _classes(spec: StateSpec) -> tuple[Any, Any]:
     """The classes of a kind of state: in memory, and in a database."""
     if isinstance(spec, SideSpec):
         return JoinHeap, JoinDatabase
+    if isinstance(spec, ContentsSpec):
+        return ContentsHeap, ContentsDatabase
     if isinstance(spec, RowSpec):
         return RowHeap, RowDatabase
     assert isinstance(spec, StoreSpec)
@@ -123,10 +135,22 @@ class AggregateStores:
     spec: StoreSpec
 
     def fresh(self, schema: pa.Schema) -> KeyedStore:
-        return self.factory.fresh(self.spec, schema)
+        if not self._is_by_clock:
+            return self.factory.fresh(self.spec, schema)
+        timed = timed_schema(self.spec.aggregation, schema)
+        return self._by_clock(self.factory.fresh(self.spec, timed))
 
     def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
-        return self.factory.restored(self.spec, states, checkpoint_id)
+        store = self.factory.restored(self.spec, states, checkpoint_id)
+        return self._by_clock(store) if self._is_by_clock else store
+
+    @property
+    def _is_by_clock(self) -> bool:
+        window = self.spec.aggregation.window
+        return window is not None and window.processing_time
+
+    def _by_clock(self, windows: Any) -> ProcessingWindows:
+        return ProcessingWindows(self.spec.aggregation, windows, LateClock(self.spec.operator_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ class Merged:
     """The result of a merge.
 
     records: number of input rows of the partials; changed: keys and outputs, each key once; late: the same for late
-    records only; dropped: number of records that are in no result because they were late; failed: records on which the
-    operator failed and which it left out, as dead letters.
+    records only, or these as they are; dropped: number of records that are in no result because they were late; failed:
+    records on which the operator failed and which it left out, as dead letters.
     """
 
     records: int
@@ -97,7 +97,24 @@ class Fires(KeyedStore, Protocol):
 
 
 @runtime_checkable
-class ProcessingTimeStore(Fires, Protocol):
+class CompiledStore(Protocol):
+    """A store that runs code of its own."""
+
+    def warm_up(self) -> None:
+        """Runs the compiled code on empty input."""
+        ...
+
+
+@runtime_checkable
+class PassesLateRecords(Protocol):
+    """A store whose late records are passed on as they are. late_schema: of `Merged.late`."""
+
+    @property
+    def late_schema(self) -> pa.Schema: ...
+
+
+@runtime_checkable
+class ProcessingTimeStore(Fires, CompiledStore, Protocol):
     """A store that also uses the wall clock. Times are milliseconds since 1970."""
 
     def tick(self, unix_ms: int) -> pa.Table | None:
@@ -113,10 +130,6 @@ class ProcessingTimeStore(Fires, Protocol):
 
     def set_input_schema(self, schema: pa.Schema) -> None:
         """Sets the columns of the input, which may differ from those before a restore. Raises UserError."""
-        ...
-
-    def warm_up(self) -> None:
-        """Runs the compiled code on empty input."""
         ...
 
 

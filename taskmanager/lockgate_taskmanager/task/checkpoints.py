@@ -93,6 +93,19 @@ class SubtaskCheckpoints:
         if checkpoint_id > self._highest:
             self._aborted.add(checkpoint_id)
 
+    def abort_up_to(self, checkpoint_id: int) -> tuple[int, ...]:
+        """As `abort` for this one and all earlier ones, unless they are being committed. Returns those in progress."""
+        lost = tuple(
+            number
+            for number, known in sorted(self._open.items())
+            if number <= checkpoint_id and known.phase is not CheckpointPhase.COMMITTING
+        )
+        for number in lost:
+            self.forget(number)
+        self._highest = max(self._highest, checkpoint_id)
+        self._aborted = {number for number in self._aborted if number > self._highest}
+        return lost
+
     def forget(self, checkpoint_id: int) -> None:
         """Drops it; unknown ids are ignored."""
         self._open.pop(checkpoint_id, None)

@@ -71,9 +71,10 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class StopAlignment:
-    """Release the channels held for the checkpoint."""
+    """Release the channels held for the checkpoint; and_earlier: or for an earlier one."""
 
     checkpoint_id: int
+    and_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ReportCommitted:
-    """Report to the leader that the checkpoint is committed here."""
+    """Report to the leader that the checkpoint is committed here. has_output: records became visible."""
 
     checkpoint_id: int
+    has_output: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,17 +111,19 @@ class CompleteReceived:
 
 @dataclass(frozen=True, slots=True)
 class AbortReceived:
-    """The leader has aborted the checkpoint."""
+    """The leader has aborted the checkpoint; and_earlier: with all earlier ones that are not completed."""
 
     attempt: AttemptId | None
     checkpoint_id: int
+    and_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """Everything sealed up to the checkpoint is visible."""
+    """Everything sealed up to the checkpoint is visible. has_output: there was any of it."""
 
     checkpoint_id: int
+    has_output: bool = False
 
 
 @dataclass(frozen=True, slots=True)

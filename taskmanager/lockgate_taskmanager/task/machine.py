@@ -297,11 +297,14 @@ class SubtaskMachine:
             return []
         self._checkpoints.forget(event.checkpoint_id)
         self._committed = event.checkpoint_id
-        return [do.ReportCommitted(event.checkpoint_id)]
+        return [do.ReportCommitted(event.checkpoint_id, event.has_output)]
 
     def _abort(self, event: on.AbortReceived) -> list[do.Effect]:
         if event.attempt != self._attempt or not self.is_live:
             return []
+        if event.and_earlier:
+            lost = self._checkpoints.abort_up_to(event.checkpoint_id)
+            return [do.StopAlignment(event.checkpoint_id, and_earlier=True), *map(do.DropSnapshot, lost)]
         if self._checkpoints.at(event.checkpoint_id, CheckpointPhase.COMMITTING):
             return []
         late: list[do.Effect] = []

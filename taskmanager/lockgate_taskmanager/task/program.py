@@ -36,6 +36,10 @@ class UserError(ProgramError):
     """
 
 
+class StateRefused(UserError):
+    """The state of the author's object cannot be taken or stored, now and after a restart."""
+
+
 class DataError(ProgramError):
     """An expression, the author's code or a sink rejects certain records. It would reject them again, and accepts
     others.
@@ -150,6 +154,18 @@ class Exhausted:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a source has found and not read yet, in the units that it knows; None: not known.
+
+    records: some may be positions without a record; bytes: of files; splits: not read to their known ends.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    splits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AtWork:
     """What a program is doing now. what: names the operator; since_ms: the time spent in this call so far."""
 
@@ -176,6 +192,12 @@ class ProgramContext:
     restored_checkpoint_id: int = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)  # parallelism by vertex id
     is_warmup: bool = False
+
+    @property
+    def copied_run(self) -> str:
+        """The run id if task managers keep local copies of its state files, else ""."""
+        attempt = self.subtask.attempt
+        return attempt.run_id if self.graph.standby_replicas and attempt is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +257,10 @@ class SubtaskProgram(Protocol):
         """Runs one adaptively sized micro-batch of a source through the chain. Raises UserError, Canceled."""
         ...
 
+    def backlog(self) -> Backlog:
+        """Of a source: what waits, as far as the last polls have shown it. Sends no request, so it is cheap."""
+        ...
+
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """Runs a received micro-batch through the chain. An empty table is a prologue: compile, and emit a prologue."""
         ...
@@ -253,8 +279,8 @@ class SubtaskProgram(Protocol):
     def tick(self, unix_ms: int) -> Batch:
         """Sets the wall clock, in milliseconds since 1970, also for the next input: fires what is due.
 
-        Called before `process` and `advance`, and at `wakes_at`; not after the end of the input. Cheap when nothing is
-        due.
+        Called once for each poll of the input, before all calls of `process` and `advance` that follow from it, so that
+        these have one time; and at `wakes_at`. Not after the end of the input. Cheap when nothing is due.
         """
         ...
 
@@ -282,8 +308,11 @@ class SubtaskProgram(Protocol):
         """Freezes state in microseconds to milliseconds, independent of the state's size. Sinks seal a transaction."""
         ...
 
-    def commit(self, checkpoint_id: int) -> None:
-        """Makes everything sealed up to `checkpoint_id` visible. Idempotent. Raises OSError or UserError."""
+    def commit(self, checkpoint_id: int) -> bool:
+        """Makes everything sealed up to `checkpoint_id` visible; True if there was any of it. Idempotent.
+
+        Raises OSError or UserError.
+        """
         ...
 
     def counters(self) -> tuple[OperatorCounters, ...]:

@@ -42,8 +42,8 @@ def event_text(event: on.Event) -> str:  # noqa: C901  one case a kind
             return f"the state of checkpoint {number} could not be stored: {reason}"
         case on.CompleteReceived(_, number):
             return f"checkpoint {number} is complete, the leader says"
-        case on.AbortReceived(_, number):
-            return f"checkpoint {number} is aborted, the leader says"
+        case on.AbortReceived(_, number, and_earlier):
+            return f"checkpoint {number} is aborted{' with all earlier ones' if and_earlier else ''}, the leader says"
         case on.CommitDone(number):
             return f"the output up to checkpoint {number} is visible"
         case on.InputExhausted():

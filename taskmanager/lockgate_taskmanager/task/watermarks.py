@@ -25,10 +25,12 @@ class ChannelWatermarks:
     read when the job is started again, and would be late then.
     """
 
-    def __init__(self, channel_count: int) -> None:
+    def __init__(self, channel_count: int, silent: frozenset[int] = frozenset()) -> None:
+        """silent: channels whose records put nothing out, so that their time does not matter. Not all of them."""
         self._times = [MIN_WATERMARK] * channel_count
+        self._silent = silent
         self._idle: set[int] = set()
-        self._ended: set[int] = set()
+        self._ended: set[int] = set(silent)
         self._drained: set[int] = set()  # a subset of _ended
         self._last = Watermark(MIN_WATERMARK)
 
@@ -44,7 +46,7 @@ class ChannelWatermarks:
     def ended(self, channel: int, drained: bool = False) -> Watermark | None:
         """No more records follow on a channel. drained: its sources may have more. Returns as `arrived`."""
         self._ended.add(channel)
-        if drained:
+        if drained and channel not in self._silent:
             self._drained.add(channel)
         return self._news()
 

@@ -31,6 +31,7 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.task.program import (
     AtWork,
+    Backlog,
     Batch,
     Canceled,
     Emission,
@@ -190,6 +191,10 @@ class FakeProgram:
         """Never."""
         return None
 
+    def backlog(self) -> Backlog:
+        """Unknown."""
+        return Backlog()
+
     def advance(self, watermark_ms: int) -> Batch:
         with self._world.lock:
             self._world.watermarks.append((self._context.subtask.subtask, watermark_ms, self._records_in))
@@ -198,7 +203,8 @@ class FakeProgram:
     def finish(self) -> Batch:
         return Batch()
 
-    def commit(self, checkpoint_id: int) -> None: ...
+    def commit(self, checkpoint_id: int) -> bool:  # noqa: ARG002
+        return False
 
     def _note_open(self) -> None:
         with self._world.lock:
@@ -258,6 +264,10 @@ class WordSource(FakeProgram):
                 return self._read(name, offset, last)
         done = all(offset >= end for offset, end in self._splits.values())
         return Exhausted() if done and self._complete else Idle(5)
+
+    def backlog(self) -> Backlog:
+        """The rows of its splits that it has not read."""
+        return Backlog(records=sum(end - offset for offset, end in self._splits.values()))
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
         """Never called for a source."""
@@ -331,9 +341,11 @@ class WordCount(FakeProgram):
         self._changed = {}
         return self._frozen({"counts": dict(self._counts), "pending": list(self._pending)})
 
-    def commit(self, checkpoint_id: int) -> None:
+    def commit(self, checkpoint_id: int) -> bool:
+        due = any(number <= checkpoint_id for number, _ in self._pending)
         with self._world.lock:
             for number, rows in self._pending:
                 if number <= checkpoint_id:
                     self._world.visible.update(rows)
         self._pending = [item for item in self._pending if item[0] > checkpoint_id]
+        return due

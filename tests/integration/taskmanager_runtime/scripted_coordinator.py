@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import grpc
@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
     Participant,
     Register,
     Registered,
+    ReportBatch,
     SplitState,
     SubtaskId,
     SubtaskPhase,
@@ -70,6 +71,8 @@ class ScriptedCoordinator:
         self._ended: set[str] = set()
         self.refusal: tuple[grpc.StatusCode, str] | None = None  # instead of Registered
         self.refused_count = 0
+        self.takes_batches = False
+        self.batches: list[int] = []  # reports in each
         self.on_goodbye: Callable[[str], object] = lambda _task_manager_id: None  # before it is answered
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=rpc.SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((rpc.handler("ControlService", self),))
@@ -98,7 +101,7 @@ class ScriptedCoordinator:
                 self._changed.notify_all()
             context.abort(*self.refusal)
         self._outboxes[first.task_manager_id] = outbox
-        outbox.put(CoordinatorMessage(self.token, Registered(self._heartbeat_ms)))
+        outbox.put(CoordinatorMessage(self.token, Registered(self._heartbeat_ms, self.takes_batches)))
         self._note(first)
         threading.Thread(target=self._listen, args=(requests, outbox, first.task_manager_id), daemon=True).start()
         while (message := outbox.get()) is not None:
@@ -174,6 +177,12 @@ class ScriptedCoordinator:
             self._changed.notify_all()
 
     def _note(self, message: TaskManagerMessage) -> None:
+        if isinstance(message.body, ReportBatch):
+            assert self.takes_batches
+            self.batches.append(len(message.body.reports))
+            for each in message.body.reports:
+                self._note(replace(message, body=each.body))
+            return
         with self._changed:
             name, at = message.task_manager_id, time.monotonic()
             self._received.append(

@@ -126,7 +126,7 @@ def _press(leader: Leader, managers: list[TaskManager], world: World) -> None:
 
 
 def _one_batch(leader: Leader, world: World, checkpoint_id: int = 1) -> None:
-    """Lets each counting subtask end the batch that it is at, and not one more: by then it has heard of the trigger.
+    """Lets each counting subtask end the batch that it is at, and not one more: by then it has received the trigger.
 
     Sources get the same messages, and they have acknowledged.
     """

@@ -120,7 +120,7 @@ def test_elements_arrive_in_order(exchange: TestingExchange) -> None:
     taken = _take(exchange.gate, 4)
     assert [type(item).__name__ for item in taken] == ["Table", "Barrier", "Table", "EndOfInput"]
     assert _rows(taken) == [1, 2]
-    _until(lambda: output.is_accepted)  # told on the way back, which nothing else waits for
+    _until(lambda: output.is_accepted)  # reported on the way back, which nothing else waits for
 
 
 def test_many_small_tables_and_one_large_one_arrive_complete(exchange: TestingExchange) -> None:
@@ -191,17 +191,17 @@ def test_a_blocked_sender_ends_on_cancel(exchange: TestingExchange) -> None:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def unreachable() -> Iterator[str]:
     """An address without an answer: the port is taken, and nothing listens on it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_a_sender_blocked_by_an_unreachable_address_ends_in_time(exchange: TestingExchange, nobody: str) -> None:
+def test_a_sender_blocked_by_an_unreachable_address_ends_in_time(exchange: TestingExchange, unreachable: str) -> None:
     hello = ChannelOpen(1, _source(), TARGET)
     output = RemoteOutput(
-        exchange.peers, nobody, hello, exchange.output_lost.put, max_elements=1, accept_timeout_ms=300
+        exchange.peers, unreachable, hello, exchange.output_lost.put, max_elements=1, accept_timeout_ms=300
     )
     exchange.outputs.append(output)
     output.start()
@@ -328,7 +328,7 @@ def test_an_address_that_changes_hands_gets_another_channel(exchange: TestingExc
     assert peers.acquire(after) is newer, "it is kept warm"
     peers.release(newer)
     peers.acquire(before)
-    assert _is_closed(newer), "nobody will ask for it again"
+    assert _is_closed(newer), "no one can ask for it again"
 
 
 def _is_closed(channel: grpc.Channel) -> bool:

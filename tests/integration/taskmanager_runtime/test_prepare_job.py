@@ -22,20 +22,20 @@ ADVICE = PrepareJob(AttemptId("job", "run", 3), GRAPH, 2)
 
 def connected(manager: TaskManager, coordinator: ScriptedCoordinator) -> queue.Queue[PrepareJob]:
     """Where the advice arrives."""
-    told: queue.Queue[PrepareJob] = queue.Queue()
-    manager.on_prepare = told.put
+    received: queue.Queue[PrepareJob] = queue.Queue()
+    manager.on_prepare = received.put
     manager.on_leader(coordinator.record)
     coordinator.wait(lambda: any(message.task_manager_id == manager.id for message in coordinator.messages()))
-    return told
+    return received
 
 
 def test_it_arrives_as_it_was_sent_and_nothing_is_deployed_by_it(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World
 ) -> None:
     coordinator, manager = new_coordinator(), new_task_manager("tm-0")
-    told = connected(manager, coordinator)
+    received = connected(manager, coordinator)
     coordinator.send("tm-0", ADVICE)
-    assert told.get(timeout=WAIT_S) == ADVICE
+    assert received.get(timeout=WAIT_S) == ADVICE
     assert manager.deployments.running() == ()
     assert world.opened == []
 
@@ -45,14 +45,14 @@ def test_it_does_not_stand_in_for_an_attempt(
 ) -> None:
     """A deployment of the attempt it names is not taken for one that was here before."""
     coordinator, manager = new_coordinator(), new_task_manager("tm-0")
-    told = connected(manager, coordinator)
+    received = connected(manager, coordinator)
     coordinator.send("tm-0", PrepareJob(AttemptId("job", "run", 1), GRAPH, 1))
     leader = Leader(coordinator, GRAPH, ("tm-0",))
     leader.deploy(1)
     leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
-    assert told.get_nowait().slots == 1
+    assert received.get_nowait().slots == 1
     coordinator.send("tm-0", ADVICE)  # of the same run, while it runs
-    assert told.get(timeout=WAIT_S) == ADVICE
+    assert received.get(timeout=WAIT_S) == ADVICE
     assert manager.deployments.running() == (leader.attempt,)
     assert {context.subtask.attempt for context in world.opened} == {leader.attempt}
 
@@ -61,10 +61,10 @@ def test_a_replaced_leaders_advice_is_refused(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager
 ) -> None:
     coordinator, manager = new_coordinator(token=5), new_task_manager("tm-0")
-    told = connected(manager, coordinator)
+    received = connected(manager, coordinator)
     coordinator.send("tm-0", ADVICE, token=4)
     assert coordinator.wait_ended("tm-0")
-    assert told.empty()
+    assert received.empty()
 
 
 def test_without_a_handler_the_advice_is_ignored(

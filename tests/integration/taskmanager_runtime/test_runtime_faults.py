@@ -172,7 +172,7 @@ def test_a_failed_upload_declines_the_checkpoint_and_the_stream_continues(
 
 def test_a_barrier_lost_at_one_source_is_declined_when_the_next_one_arrives(runtime: TestingRuntime) -> None:
     runtime.start()
-    runtime.coordinator.send("tm-0", TriggerCheckpoint(runtime.leader.attempt, 1))  # tm-1 never hears of it
+    runtime.coordinator.send("tm-0", TriggerCheckpoint(runtime.leader.attempt, 1))  # tm-1 never receives it
     runtime.coordinator.wait(lambda: runtime.held() == 2)
     runtime.leader.trigger(2)
     declined = runtime.coordinator.wait_for(DeclineCheckpoint, 2)
@@ -207,6 +207,9 @@ def test_cancel_ends_every_subtask_and_frees_it(runtime: TestingRuntime) -> None
     assert runtime.failures() == []
     assert all(manager.deployments.running() == () for manager in runtime.managers)
     assert len(runtime.world.closed) == 4
+    ends = [report for report in runtime.coordinator.received(SubtaskReport) if report.phase is CANCELED]
+    assert len(ends) == 4
+    assert all(report.counters for report in ends), "what they had read last is in no heartbeat"
 
 
 def test_cancel_reaches_sources_blocked_by_back_pressure(runtime: TestingRuntime) -> None:
@@ -454,8 +457,8 @@ def test_a_refused_registration_is_logged_once_for_each_reason(
     coordinator.refusal = grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong"
     coordinator.break_streams()
     refuse(grpc.StatusCode.UNAUTHENTICATED, "the secret is wrong", 3)
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told == [
+    reported = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert reported == [
         f"the leader at {coordinator.address} refuses this task manager: {reason}"
         for reason in (
             "ALREADY_EXISTS: the id tm-0 is in use",
@@ -476,18 +479,18 @@ def test_a_certificate_that_the_leader_does_not_take_is_logged_once(
     coordinator = ScriptedCoordinator(replace(credentials, tls=mutual))
     caplog.set_level(logging.DEBUG, "lockgate_taskmanager.runtime.control_client")
 
-    def told() -> tuple[list[str], int]:
+    def reported() -> tuple[list[str], int]:
         records = [item for item in caplog.records if item.name.endswith("control_client")]
         ends = [item for item in records if "tls.mutual" in item.getMessage()]
         return [item.getMessage() for item in ends if item.levelno >= logging.WARNING], len(ends)
 
     new_task_manager("tm-0", credentials=replace(credentials, tls=foreign)).on_leader(coordinator.record)
     pause, deadline = threading.Event(), time.monotonic() + WAIT_S
-    while told()[1] < 3:
+    while reported()[1] < 3:
         assert time.monotonic() < deadline
         pause.wait(0.05)
     coordinator.die()
-    (sentence,) = told()[0]
+    (sentence,) = reported()[0]
     assert sentence.startswith(f"the leader at {coordinator.address} refuses this task manager: it has ended the TLS")
     assert "set tls.certificate and tls.key" in sentence
 

@@ -23,10 +23,10 @@ from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 from lockgate_taskmanager.spark.engine import SparkEngine
 logging.basicConfig(level=logging.INFO)
 warm_up = SparkEngine.warm_up
-def told(engine):
+def announced(engine):
     print("warming up", flush=True)
     warm_up(engine)
-SparkEngine.warm_up = told
+SparkEngine.warm_up = announced
 sys.exit(run(TaskManagerSettings("127.0.0.1:1", sys.argv[1], "stopped", credentials=Credentials(secret="s"))))
 """
 PATIENCE_S = 200.0

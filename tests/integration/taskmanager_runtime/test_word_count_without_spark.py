@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Callable
 
 import pytest
-from lockgate_proto.messages import DrainSources, FirstRecord, Register, SubtaskId, SubtaskPhase
-from lockgate_taskmanager.runtime import control_client
+from lockgate_proto.messages import AcknowledgeCheckpoint, DrainSources, FirstRecord, Register, SubtaskId, SubtaskPhase
+from lockgate_taskmanager.runtime import control_client, report_batches
 from lockgate_taskmanager.runtime.task_manager import TaskManager
 
 from tests.integration.taskmanager_runtime.fake_programs import World, expected, word, word_count_graph
@@ -42,6 +42,32 @@ def test_a_bounded_job_runs_to_its_committed_end(
     assert len(leader.coordinator.received(FirstRecord)) == 2
 
 
+def test_a_job_whose_reports_travel_together_has_the_same_end(
+    new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        report_batches.Company, "of", lambda here, _: report_batches.Company(here, 2_000)
+    )  # a large job
+    coordinator = new_coordinator()
+    coordinator.takes_batches = True
+    for name in ("tm-0", "tm-1"):
+        manager = new_task_manager(name)
+        manager.on_leader(coordinator.record)
+        coordinator.wait(lambda manager=manager: manager.control.is_connected)
+    leader = Leader(coordinator, word_count_graph(), ("tm-0", "tm-1"))
+    leader.deploy(1)
+    leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
+    leader.assign(1000)
+    leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
+    assert world.visible == {}
+    leader.checkpoint(1, terminal=True)
+    assert world.visible == expected(1000, 2)
+    assert len(coordinator.received(AcknowledgeCheckpoint)) == 4
+    numbers = [message.sequence for message in coordinator.messages() if message.sequence]
+    assert len(set(numbers)) < len(numbers), "some reports have shared a message"
+    assert set(coordinator.batches) == {2}
+
+
 def test_a_watermark_overtakes_no_record_on_its_way_through_the_exchange(
     new_coordinator: NewCoordinator, new_task_manager: NewTaskManager, world: World
 ) -> None:
@@ -51,10 +77,10 @@ def test_a_watermark_overtakes_no_record_on_its_way_through_the_exchange(
     leader.assign(1000)
     leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)
     for target in range(2):
-        told = [(time_, received) for subtask, time_, received in world.watermarks if subtask == target]
-        assert [time_ for time_, _ in told] == sorted({time_ for time_, _ in told}), "it only rises"
-        assert told[-1][0] >= 900
-        for time_, received in told:
+        seen = [(time_, received) for subtask, time_, received in world.watermarks if subtask == target]
+        assert [time_ for time_, _ in seen] == sorted({time_ for time_, _ in seen}), "it only rises"
+        assert seen[-1][0] >= 900
+        for time_, received in seen:
             due = sum(
                 zlib.crc32(word(split, position).encode()) % 2 == target
                 for split in ("0", "1")

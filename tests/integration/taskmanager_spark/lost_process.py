@@ -1,4 +1,4 @@
-"""A process whose Spark is broken in the way that its argument names; prints what it hears of that.
+"""A process whose Spark is broken in the way that its argument names; prints what it notices of that.
 
 argv: work folder, "context" or "blocks", "idle" or "failure".
 """
@@ -33,7 +33,7 @@ def _call(jvm: Any, handle: Any, target: Any) -> Any:
 
 
 def main() -> int:
-    """0 when the loss was heard of, 1 when Spark counts as well."""
+    """0 when the loss was noticed, 1 when Spark counts as well."""
     folder, how, noticed = sys.argv[1:]
     if noticed == "idle":
         health.IDLE_S = 0.1

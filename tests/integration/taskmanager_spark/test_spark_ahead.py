@@ -29,12 +29,12 @@ FAR_MS = 32_503_679_999_000
 
 def poisoned(folder: Path) -> list[tuple[int, str, int]]:
     """Clicks of two files, and early in each one of the year 2999; what is in them."""
-    told = write_clicks(folder, files=2, rows=2000)
+    records = write_clicks(folder, files=2, rows=2000)
     for number, path in enumerate(sorted(folder.iterdir())):
         lines = path.read_text().splitlines(keepends=True)
         lines.insert(150, json.dumps({"at": FAR, "user": f"far{number}", "amount": 7}) + "\n")
         path.write_text("".join(lines))
-    return told
+    return records
 
 
 def ahead_of(run: Any) -> int:
@@ -44,12 +44,12 @@ def ahead_of(run: Any) -> int:
 
 def test_a_time_far_ahead_makes_nothing_late_and_its_record_is_in_the_result(job: Job, tmp_path: Path) -> None:
     """Attempts that end with a failure read the same records again: each counts once."""
-    told = poisoned(tmp_path / "in")
+    records = poisoned(tmp_path / "in")
     run = job(clicks(tmp_path, Window(TumblingWindow(5000), "at")))
     end_after_two_restarts(run, "source", rounds=2)
     window = FAR_MS - FAR_MS % 5000
     far = {(f"far{number}", window): (1, 7, 7.0) for number in range(2)}
-    assert written(tmp_path) == {**expected(told, 5000, 5000), **far}
+    assert written(tmp_path) == {**expected(records, 5000, 5000), **far}
     assert (late_of(run), ahead_of(run)) == (0, 2)
 
 

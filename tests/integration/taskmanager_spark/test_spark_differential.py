@@ -43,6 +43,8 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.spark.engine import SparkEngine
 
+from tests.share import SHARE
+
 from .conftest import Run
 from .expressions import KEYS, RECORDS, expressions, of_types, records
 from .graphs import HASH, graph, sql, vertex
@@ -51,7 +53,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.first]
 
 SEED = int(os.environ.get("LOCKGATE_TEST_SEED") or secrets.randbelow(1 << 32))
 TIMES = float(os.environ.get("LOCKGATE_TEST_EXAMPLES", "1"))
-LEAST, SECONDS = 3, 40 * max(1.0, TIMES)
+LEAST, SECONDS = 3, 40 * max(1.0, TIMES) / SHARE
 PHASES = (Phase.generate, Phase.shrink) if os.environ.get("LOCKGATE_SHRINK") else (Phase.generate,)
 COUNT, SUM, MIN, MAX, AVG = (AggregateFunction[name] for name in ("COUNT", "SUM", "MIN", "MAX", "AVG"))
 Test = TypeVar("Test", bound=Callable[..., Any])

@@ -110,7 +110,7 @@ def test_a_dead_letter_contains_operator_error_and_record(job: Job, tmp_path: Pa
     assert failed(run) == {"cast": 1}
 
 
-def test_of_a_line_that_was_exploded_only_the_word_is_left_out_and_order_stays(job: Job, tmp_path: Path) -> None:
+def test_only_the_failing_word_of_an_exploded_line_is_left_out_and_order_stays(job: Job, tmp_path: Path) -> None:
     pipeline = Pipeline("words")
     source = pipeline.read_text(lines(tmp_path / "in", "1 2", "3 x 4", "5", "y", "6 7"))
     words = source.sql("SELECT explode(split(value, ' ')) AS word FROM input", on_error="skip")
@@ -191,7 +191,7 @@ def test_a_cancel_gets_through_between_two_jobs(job: Job, tmp_path: Path, monkey
     def ten(plan: Plan, content: Any) -> Any:
         ran.append(1)
         if len(ran) == 10:
-            program._canceled.set()
+            program._call._canceled.set()
         return original(plan, content)
 
     monkeypatch.setattr(Plan, "run", ten)
@@ -314,14 +314,14 @@ def test_a_call_that_fails_leaves_the_state_of_its_key_as_it_was(job: Job, tmp_p
     for row in written_rows(tmp_path / "out"):
         found.setdefault(row["key"], []).append(row["total"])
     assert found == {"a": [-1, 1, -1, 3], "c": [-1, 3], "b": [-1, 5]}
-    told = {
+    letters = {
         (item["key"], item["value"]): row["error"]
         for row in written_rows(tmp_path / "bad")
         for item in [json.loads(row["record"])]
     }
-    assert sorted(told) == [("a", 13), ("a", 14), ("b", 13), ("d", 13)]
-    assert told["a", 13].startswith("the Python function raised ValueError: thirteen (line ")
-    assert "emitted a value for column 'total' that is not a int64" in told["a", 14]
+    assert sorted(letters) == [("a", 13), ("a", 14), ("b", 13), ("d", 13)]
+    assert letters["a", 13].startswith("the Python function raised ValueError: thirteen (line ")
+    assert "emitted a value for column 'total' that is not of type int64" in letters["a", 14]
     assert failed(run) == {"process-1": 4}
 
 
@@ -341,6 +341,6 @@ def test_failures_are_counted_once_across_attempts(job: Job, tmp_path: Path) -> 
     run.to_end()
     run.checkpoint(2)
     assert sorted(row["n"] for row in written_rows(tmp_path / "out")) == [n for n in range(80) if n % 20]
-    told = sorted(json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad"))
-    assert told == sorted(f"x{n}" for n in range(0, 80, 20))
+    letters = sorted(json.loads(row["record"])["value"] for row in written_rows(tmp_path / "bad"))
+    assert letters == sorted(f"x{n}" for n in range(0, 80, 20))
     assert failed(run) == {"select-1": 4}

@@ -323,7 +323,6 @@ def test_a_deployment_finds_the_plans_prepared_on_the_leaders_advice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Wired as in the process, and over the wire: one message's graph gives the key of the other one's plans."""
-    monkeypatch.setattr(warmup, "SAMPLES", 0)
     monkeypatch.setattr(warmup, "STOP_S", WAIT_S)
     caplog.set_level("INFO", logger=warmup.__name__)
     rows = sql("SELECT CAST(sequence % 3 AS STRING) AS word FROM input")
@@ -337,7 +336,7 @@ def test_a_deployment_finds_the_plans_prepared_on_the_leaders_advice(
         zookeeper="unused:1", work_dir=str(tmp_path), credentials=SECRET, task_manager_id="spare"
     )
     manager = TaskManager(settings, engine)
-    prepares = Warmup(engine, str(tmp_path), manager.deployments.running)
+    prepares = Warmup(engine, str(tmp_path), manager.deployments.running, 0)
     manager.on_prepare = prepares.learn
     manager.start()
     prepares.start()

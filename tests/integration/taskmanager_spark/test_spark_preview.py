@@ -56,8 +56,8 @@ def test_windows_fire_at_the_end_of_the_sample_and_dead_letters_come_out() -> No
 
 def test_a_failure_has_the_text_of_a_cluster_and_the_authors_traceback() -> None:
     job = Job("fails")
-    job.generate(10).map(lambda df: df.nope).print()
-    with pytest.raises(PreviewFailed, match="operator 'map'") as caught:
+    job.generate(10).transform(lambda df: df.nope).print()
+    with pytest.raises(PreviewFailed, match="operator 'transform'") as caught:
         preview(job)
     assert "df.nope" in caught.value.traceback
 

@@ -170,7 +170,7 @@ class Everything(ProcessFunction):
 
 
 class Fed:
-    """A job whose keyed vertex is fed by hand; told: what it has put out."""
+    """A job whose keyed vertex is fed by hand; emitted: what it has put out."""
 
     def __init__(self, job: Job, backend: str, add: Callable[[Any], Any], *more: str) -> None:
         """more: columns of the records beside those that are always there; NULL in all."""
@@ -332,7 +332,7 @@ class Misbehaves(ProcessFunction):
         ("raise", "the Python function raised ValueError: this sensor is broken"),
         ("type", "state 'number' is int32 and cannot hold 'many'"),
         ("column", "emitted a column 'whta' that its schema does not have"),
-        ("output", "a value for column 'key' that is not a string"),
+        ("output", "a value for column 'key' that is not of type string"),
         ("timer", "the time of a timer needs a time zone"),
         ("tuple", "but its schema has 3 columns"),
     ],

@@ -49,33 +49,35 @@ class Seconds(ProcessFunction):
         if not timer.is_event_time:
             return {"key": context.key, "second": -1, "n": 1, "before": []}
         second = timer.time_ms // 1000
-        told = {"key": context.key, "second": second, "n": self.counts[second], "before": list(self.over)}
+        summary = {"key": context.key, "second": second, "n": self.counts[second], "before": list(self.over)}
         del self.counts[second]
         self.over.append(second)
-        return told
+        return summary
 
 
 def write_rows(folder: Path) -> dict[str, Counter[int]]:
     """Files over the same minute, out of order by less than DISORDER_MS; by key, how many rows each second has."""
     rng = random.Random(17)
     folder.mkdir()
-    told: dict[str, Counter[int]] = defaultdict(Counter)
+    rows: dict[str, Counter[int]] = defaultdict(Counter)
     for number in range(FILES):
         lines = []
         for row in range(ROWS):
             key, at = f"k{rng.randrange(KEYS)}", 60_000 * row // ROWS + rng.randrange(DISORDER_MS)
-            told[key][at // 1000] += 1
+            rows[key][at // 1000] += 1
             lines.append(json.dumps({"key": key, "at": at}))
         (folder / f"{number}.json").write_text("\n".join(lines) + "\n")
-    return told
+    return rows
 
 
 def seconds(folder: Path, backend: str, parallelism: int) -> JobGraph:
     pipeline = Pipeline("seconds", parallelism=parallelism)
     rows = pipeline.read_json(folder / "in", schema="key STRING, at BIGINT").uid(SOURCE)
     timed = rows.event_time("at", out_of_order=DISORDER_MS).key_by("key")
-    told = timed.process(Seconds(), schema="key STRING, second BIGINT, n BIGINT, before ARRAY<BIGINT>").uid(FUNCTION)
-    told.write_parquet(folder / "out").uid("out")
+    summaries = timed.process(Seconds(), schema="key STRING, second BIGINT, n BIGINT, before ARRAY<BIGINT>").uid(
+        FUNCTION
+    )
+    summaries.write_parquet(folder / "out").uid("out")
     return replace(pipeline.graph(), state_backend=BACKENDS[backend])
 
 
@@ -90,7 +92,7 @@ def tick(run: Any, unix_ms: int) -> None:
 def test_two_three_two_subtasks_fire_each_timer_once_with_what_its_key_holds(
     job: Job, tmp_path: Path, backend: str
 ) -> None:
-    told = write_rows(tmp_path / "in")
+    wanted = write_rows(tmp_path / "in")
     run = job(seconds(tmp_path, backend, 2))
     pending = 0
     for checkpoint_id, parallelism in ((1, 3), (2, 2)):
@@ -109,14 +111,14 @@ def test_two_three_two_subtasks_fire_each_timer_once_with_what_its_key_holds(
     run.checkpoint(3)
     rows = rows_of(tmp_path / "out")
     assert Counter((row["key"], row["second"]) for row in rows if row["second"] < 0) == dict.fromkeys(
-        ((key, -1) for key in told), 1
+        ((key, -1) for key in wanted), 1
     )
     seen: dict[str, Counter[int]] = defaultdict(Counter)
     for row in rows:
         if row["second"] >= 0:
             assert row["second"] not in seen[row["key"]], "a timer has fired twice"
             seen[row["key"]][row["second"]] = row["n"]
-            assert row["before"] == sorted(write_row for write_row in told[row["key"]] if write_row < row["second"])
-    assert seen == told
+            assert row["before"] == sorted(write_row for write_row in wanted[row["key"]] if write_row < row["second"])
+    assert seen == wanted
     assert late_of(run) == 0
     run.close()

@@ -30,13 +30,12 @@ def new(
     """Starts warm-ups; `caplog` has what they say."""
     monkeypatch.setattr(warmup, "FIRST_AFTER_S", 0.0)
     monkeypatch.setattr(warmup, "BUSY_PAUSE_S", 0.0)
-    monkeypatch.setattr(warmup, "SAMPLES", 1)
     monkeypatch.setattr(warmup, "STOP_S", WAIT_S)  # a slow machine takes its time to start the Python worker
     caplog.set_level("INFO", logger=warmup.__name__)
     made: list[Warmup] = []
 
     def make(*jobs: PrepareJob, running: Running = ()) -> Warmup:
-        made.append(Warmup(engine, str(tmp_path), lambda: running))
+        made.append(Warmup(engine, str(tmp_path), lambda: running, 1))
         for job in jobs:
             made[-1].learn(job)
         made[-1].start()
@@ -88,8 +87,8 @@ def test_a_busy_task_manager_does_not_perform_the_sample(new: New, caplog: pytes
 
 
 def test_stopping_before_it_began_is_fine(engine: SparkEngine, tmp_path: Path) -> None:
-    Warmup(engine, str(tmp_path), lambda: ()).stop()
-    started = Warmup(engine, str(tmp_path), lambda: ())
+    Warmup(engine, str(tmp_path), lambda: (), 1).stop()
+    started = Warmup(engine, str(tmp_path), lambda: (), 1)
     started.start()
     started.stop()
     assert not list(tmp_path.iterdir())

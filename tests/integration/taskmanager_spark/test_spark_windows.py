@@ -19,6 +19,7 @@ import pytest
 from lockgate_proto.messages import (
     AggregateFunction,
     ConsoleSink,
+    CumulatingWindow,
     Edge,
     EventTime,
     FileFormat,
@@ -58,16 +59,16 @@ def write_clicks(folder: Path, files: int = 4, rows: int = 4000, jitter_s: float
     """Files over the same two minutes, each out of order by less than `jitter_s`; what is in them."""
     rng = random.Random(11)
     folder.mkdir(exist_ok=True)
-    told = []
+    records = []
     for number in range(files):
         lines = []
         for row in range(rows):
             ms = int(120_000 * row / rows + rng.uniform(0, jitter_s * 1000))
             user, amount = f"u{int(rng.paretovariate(0.9)) % 50}", rng.randrange(100)
-            told.append((int(START.timestamp() * 1000) + ms, user, amount))
+            records.append((int(START.timestamp() * 1000) + ms, user, amount))
             lines.append(json.dumps({"at": _text(ms), "user": user, "amount": amount}))
         (folder / f"{number}.json").write_text("\n".join(lines) + "\n")
-    return told
+    return records
 
 
 def _text(ms: int) -> str:
@@ -95,9 +96,11 @@ def clicks(folder: Path, window: Window, parallelism: int = 2, **event_time: Any
     )
 
 
-def expected(told: list[tuple[int, str, int]], size: int, slide: int) -> dict[tuple[str, int], tuple[int, int, float]]:
+def expected(
+    records: list[tuple[int, str, int]], size: int, slide: int
+) -> dict[tuple[str, int], tuple[int, int, float]]:
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for ms, user, amount in told:
+    for ms, user, amount in records:
         for start in range(ms - ms % slide, ms - size, -slide):
             found[user, start].append(amount)
     return {name: (len(item), sum(item), sum(item) / len(item)) for name, item in found.items()}
@@ -122,21 +125,41 @@ def written(folder: Path) -> dict[tuple[str, int], tuple[int, int, float]]:
     ],
 )
 def test_windows_are_exact_across_attempts(job: Job, tmp_path: Path, kind: Any, size: int, slide: int) -> None:
-    told = write_clicks(tmp_path / "in")
+    records = write_clicks(tmp_path / "in")
     run = job(clicks(tmp_path, Window(kind, "at")))
     end_after_two_restarts(run, "source", rounds=2)
-    assert written(tmp_path) == expected(told, size, slide)
+    assert written(tmp_path) == expected(records, size, slide)
+    assert late_of(run) == 0
+    run.close()
+
+
+def test_cumulating_windows_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
+    records = write_clicks(tmp_path / "in", rows=1000)
+    run = job(clicks(tmp_path, Window(CumulatingWindow(60_000, 15_000), "at")))
+    end_after_two_restarts(run, "source")
+    wanted: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for ms, user, amount in records:
+        start = ms - ms % 60_000
+        for end in range(start + 15_000, start + 60_001, 15_000):
+            if ms < end:
+                wanted[user, start, end].append(amount)
+    rows = rows_of(tmp_path / "out")
+    found = {(row["user"], millis(row["window_start"]), millis(row["window_end"])): row for row in rows}
+    assert len(found) == len(rows), "a window fires once"
+    assert {name: (row["n"], row["total"]) for name, row in found.items()} == {
+        name: (len(amounts), sum(amounts)) for name, amounts in wanted.items()
+    }
     assert late_of(run) == 0
     run.close()
 
 
 def test_sessions_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
-    told = write_clicks(tmp_path / "in", files=3, rows=1500)
+    records = write_clicks(tmp_path / "in", files=3, rows=1500)
     run = job(clicks(tmp_path, Window(SessionWindow(1500), "at")))
     end_after_two_restarts(run, "source")
     wanted: dict[tuple[str, int], list[int]] = {}
     latest: dict[str, tuple[int, int]] = {}  # start of the user's last session, last click in it
-    for ms, user, amount in sorted(told):
+    for ms, user, amount in sorted(records):
         start, last = latest.get(user, (ms, ms))
         start = start if ms <= last + 1500 else ms
         latest[user] = (start, ms)
@@ -152,7 +175,7 @@ def test_sessions_are_exact_across_attempts(job: Job, tmp_path: Path) -> None:
 def test_increments_of_windows_are_exact_across_attempts(
     job: Job, tmp_path: Path, kind: Any, backend: StateBackend
 ) -> None:
-    told = write_clicks(tmp_path / "in", files=2)
+    records = write_clicks(tmp_path / "in", files=2)
     made = clicks(tmp_path, Window(kind, "at"))
     both = ("user", "amount")
     windows = replace(
@@ -173,7 +196,7 @@ def test_increments_of_windows_are_exact_across_attempts(
         start = round((row["window_start"] - EPOCH).total_seconds() * 1000)
         assert (row["user"], row["amount"], start) not in found, "a window fires once"
         found[row["user"], row["amount"], start] = row["n"]
-    assert found == wanted_of(kind, told)
+    assert found == wanted_of(kind, records)
     assert late_of(run) == 0
     run.close()
 
@@ -182,11 +205,11 @@ def counted(keys: tuple[str, ...], kind: Any) -> KeyedAggregate:
     return KeyedAggregate(keys, aggregate(keys, n=(AggregateFunction.COUNT, "")).aggregates, Window(kind, "at"))
 
 
-def wanted_of(kind: Any, told: list[tuple[int, str, int]]) -> Counter[tuple[str, int, int]]:
+def wanted_of(kind: Any, records: list[tuple[int, str, int]]) -> Counter[tuple[str, int, int]]:
     """Records of each user and amount by start of the window."""
     found: Counter[tuple[str, int, int]] = Counter()
     latest: dict[tuple[str, int], tuple[int, int]] = {}  # start of the last session, last click in it
-    for ms, user, amount in sorted(told):
+    for ms, user, amount in sorted(records):
         if isinstance(kind, SessionWindow):
             start, last = latest.get((user, amount), (ms, ms))
             start = start if ms <= last + kind.gap_ms else ms
@@ -200,7 +223,7 @@ def wanted_of(kind: Any, told: list[tuple[int, str, int]]) -> Counter[tuple[str,
 
 
 def test_windows_are_upserted_by_key_and_start(job: Job, tmp_path: Path) -> None:
-    told = write_clicks(tmp_path / "in", files=2, rows=500)
+    records = write_clicks(tmp_path / "in", files=2, rows=500)
     plain = clicks(tmp_path, Window(TumblingWindow(5000), "at"))
     sink = SqlSink(f"sqlite:///{tmp_path}/out.db", "clicks", ("user", "window_start"))
     windows = replace(plain.vertices[1], operators=(plain.vertices[1].operators[0], Operator("sink", "sink", sink)))
@@ -210,7 +233,7 @@ def test_windows_are_upserted_by_key_and_start(job: Job, tmp_path: Path) -> None
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         rows = database.execute("SELECT user, window_start, n, total FROM clicks").fetchall()
     found = {(user, datetime.fromisoformat(start).replace(tzinfo=UTC)): (n, total) for user, start, n, total in rows}
-    wanted = expected(told, 5000, 5000)
+    wanted = expected(records, 5000, 5000)
     assert found == {(user, EPOCH + timedelta(milliseconds=start)): item[:2] for (user, start), item in wanted.items()}
     run.close()
 
@@ -242,18 +265,18 @@ def test_a_folder_that_is_watched_fires_once_its_files_are_idle(job: Job, tmp_pa
     read = replace(read, operators=(replace(read.operators[0], kind=source), *read.operators[1:]))
     run = job(replace(plain, vertices=(read, plain.vertices[1])))
     deadline = time.monotonic() + 60
-    told: list[Any] = []
-    while not (told and told[-1].idle) and time.monotonic() < deadline:
+    records: list[Any] = []
+    while not (records and records[-1].idle) and time.monotonic() < deadline:
         poll = run.programs["source", 0].poll()
         if isinstance(poll, Batch):
             run.deliver("source", poll)
             if poll.watermark is not None:
-                told.append(poll.watermark)
+                records.append(poll.watermark)
                 run.advance("source", 0, poll.watermark)
         else:
             assert isinstance(poll, Idle)
             assert poll.wait_ms <= 50
-    assert told[-1].idle
+    assert records[-1].idle
     run.checkpoint(1)
     last = max(start for _, start in written(tmp_path))
     assert START + timedelta(seconds=110) <= EPOCH + timedelta(milliseconds=last) <= START + timedelta(seconds=115)

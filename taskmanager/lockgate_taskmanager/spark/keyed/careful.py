@@ -87,11 +87,16 @@ class CarefulRunner(Runner):
 
 
 def calling_carefully(
-    function: bytes, states: tuple[Declared, ...], keys: tuple[str, ...], records: tuple[str, ...], result: pa.Schema
+    function: bytes,
+    states: tuple[Declared, ...],
+    keys: tuple[str, ...],
+    records: tuple[str, ...],
+    result: pa.Schema,
+    without_timers: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for Spark. function: pickled; other arguments as for Runner."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return CarefulRunner(pickle.loads(function), states, keys, records, result).run(batches)
+        return CarefulRunner(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
 
     return call

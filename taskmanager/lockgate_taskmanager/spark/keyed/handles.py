@@ -143,10 +143,17 @@ class MapHandle(_Handle):
 class TimerHandle:
     """The timers of the current key. Each list is sorted and has no duplicates."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, none: bool = False) -> None:
+        """none: no timer may be set."""
         self.event: list[int] = []
         self.wall: list[int] = []
         self.is_changed = False
+        self._none = none
+
+    def enter(self, event: list[int], wall: list[int]) -> None:
+        """The timers of another key. Those of a function that used to set some are dropped if none may be set now."""
+        self.is_changed = self._none and bool(event or wall)
+        self.event, self.wall = ([], []) if self._none else (event, wall)
 
     def register_event_time(self, when: Any) -> None:
         self._register(self.event, when)
@@ -172,6 +179,11 @@ class TimerHandle:
 
     def _register(self, times: list[int], when: Any) -> None:
         time_ms = _millis(when)
+        if self._none:
+            raise RuntimeError(
+                "a process function inside a loop cannot set timers: the loop may have been found empty when one fires;"
+                " put the function behind the loop"
+            )
         place = bisect_left(times, time_ms)
         if place == len(times) or times[place] != time_ms:
             self.is_changed = True

@@ -22,11 +22,14 @@ from lockgate_proto.messages import DeclaredState, KeyedProcess, Operator, Opera
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from lockgate_taskmanager.spark import outages, raised
 from lockgate_taskmanager.spark.careful import may_be_a_record
 from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
 from lockgate_taskmanager.spark.dead_letters import letters, record_text, spares
 from lockgate_taskmanager.spark.declared import declared_frame
 from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.functions import kept
+from lockgate_taskmanager.spark.functions import rows as function_rows
 from lockgate_taskmanager.spark.keyed import careful, handles, runner
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
 from lockgate_taskmanager.spark.plan import Plan
@@ -47,7 +50,8 @@ _SHAPES = {
     StateShape.MAP_STATE: runner.MAP,
 }
 
-for _module in (runner, careful, handles):  # Spark's Python workers need no installation of Lockgate
+# Spark's Python workers need no installation of Lockgate
+for _module in (runner, careful, handles, kept, function_rows, outages, raised):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 
@@ -75,7 +79,7 @@ class ProcessPlan:
         kind, result = self._kind, pa.schema([*self.schema, *added])
         called = {name.casefold(): name for name in self._records.names}
         keys = tuple(called[key.casefold()] for key in kind.keys)
-        call = calling(kind.function, self.states, keys, tuple(self._records.names), self.schema)
+        call = calling(kind.function, self.states, keys, tuple(self._records.names), self.schema, kind.without_timers)
 
         def build(frame: DataFrame) -> DataFrame:
             with explained(self._where, frame.columns):

@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lockgate_taskmanager.spark.functions.rows import WrongResult, copied, may_change, records_of
+from lockgate_taskmanager.spark.functions.rows import array_of as fitted
 from lockgate_taskmanager.spark.keyed.handles import (
     Cells,
     Convert,
@@ -86,14 +88,19 @@ class Runner:
         keys: tuple[str, ...],
         records: tuple[str, ...],
         result: pa.Schema,
+        without_timers: bool = False,
     ) -> None:
         """records: the columns of the records; result: the columns that the function emits."""
         self._function, self._states = function, {state.name: state for state in states}
         self._keys, self._records, self._result = keys, records, result
-        self._cells, self._timers = Cells(), TimerHandle()
+        self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
         self._context = KeyContext(self._timers)
         self._number: int | None = None  # of the current key
         self._watermark = UNKNOWN
+        self._records_of = records_of(records)
+        self._names: tuple[str, ...] = tuple(result.names)
+        self._columns = frozenset(self._names)
+        self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
         self._kept: list[tuple[int, bytes | None, int, int, int]] = []
         for state in states:
@@ -102,11 +109,9 @@ class Runner:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
         for batch in batches:
-            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-            records = zip(*(columns[name] for name in self._records), strict=True)
-            about = zip(*(columns[name] for name in INPUT.names), strict=True)
-            for record, (number, payload, is_record, watermark, now_ms) in zip(records, about, strict=True):
-                row = dict(zip(self._records, record, strict=True))
+            records = self._records_of(batch.select(list(self._records)))
+            about = (batch.column(name).to_pylist() for name in INPUT.names)
+            for row, number, payload, is_record, watermark, now_ms in zip(records, *about, strict=True):
                 if number != self._number:
                     self._leave()
                     self._enter(number, row, payload, watermark, now_ms)
@@ -136,9 +141,10 @@ class Runner:
         context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
         context.watermark = None if watermark == UNKNOWN else watermark
         context.now_ms = now_ms
-        content, self._timers.event, self._timers.wall = ({}, [], []) if payload is None else _read(payload)
+        content, event, wall = ({}, [], []) if payload is None else _read(payload)
         self._cells.content, self._cells.now_ms = content, now_ms
-        self._cells.is_changed = self._timers.is_changed = False
+        self._cells.is_changed = False
+        self._timers.enter(event, wall)
         self._drop_what_is_over(now_ms)
 
     def _drop_what_is_over(self, now_ms: int) -> None:
@@ -169,8 +175,10 @@ class Runner:
                     timers.delete_event_time(time_ms)
                     self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, True)))
         else:
-            self._fire(timers.event, self._watermark, True)
-        self._fire(timers.wall, self._context.now_ms, False)
+            if timers.event:
+                self._fire(timers.event, self._watermark, True)
+        if timers.wall:
+            self._fire(timers.wall, self._context.now_ms, False)
         if self._cells.is_changed or timers.is_changed:
             self._kept.append((self._number, *self._state()))
         self._number = None
@@ -202,20 +210,21 @@ class Runner:
                 last = max(last, expiry)
         return last
 
-    def _emit(self, rows: Any) -> None:
-        if rows is None:
+    def _emit(self, emitted: Any) -> None:
+        if emitted is None:
             return
-        for row in (rows,) if isinstance(rows, Mapping) else rows:
-            if isinstance(row, Mapping):
-                values = [row.get(name) for name in self._result.names]
-                if not row.keys() <= set(self._result.names):
-                    other = next(name for name in row if name not in self._result.names)
+        names = self._names
+        for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
+            if type(row) is dict or isinstance(row, Mapping):
+                if not row.keys() <= self._columns:
+                    other = next(name for name in row if name not in self._columns)
                     raise TypeError(f"the function emitted a column '{other}' that its schema does not have")
-            else:
+                values: Any = [row.get(name) for name in names]
+            elif isinstance(row, tuple | list) and len(row) == len(names):
                 values = row
-                if not isinstance(row, tuple | list) or len(row) != len(self._out):
-                    raise TypeError(f"the function emitted {row!r}, but its schema has {len(self._out)} columns")
-            for column, value in zip(self._out, values, strict=True):
+            else:
+                raise TypeError(f"the function emitted {row!r}, but its schema has {len(names)} columns")
+            for column, value in zip(self._out, map(copied, values) if self._may_change else values, strict=True):
                 column.append(value)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
@@ -223,7 +232,8 @@ class Runner:
         if count:
             columns = [array_of(values, field) for values, field in zip(self._out, self._result, strict=True)]
             rest = [pa.nulls(count, field.type) for field in OUTPUT]
-            yield pa.RecordBatch.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
+            table = pa.Table.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
+            yield from table.to_batches()  # several if a column is longer than 2 GiB
             for column in self._out:
                 column.clear()
         if self._kept:
@@ -235,12 +245,17 @@ class Runner:
 
 
 def calling(
-    function: bytes, states: tuple[Declared, ...], keys: tuple[str, ...], records: tuple[str, ...], result: pa.Schema
+    function: bytes,
+    states: tuple[Declared, ...],
+    keys: tuple[str, ...],
+    records: tuple[str, ...],
+    result: pa.Schema,
+    without_timers: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for Spark. function: pickled; other arguments as for Runner."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Runner(pickle.loads(function), states, keys, records, result).run(batches)
+        return Runner(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
 
     return call
 
@@ -257,11 +272,11 @@ def _read(payload: bytes) -> tuple[dict[str, Any], list[int], list[int]]:
     return found
 
 
-def array_of(values: list[Any], field: pa.Field) -> pa.Array:
+def array_of(values: list[Any], field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """Emitted values as a column. Raises TypeError that names it."""
     try:
-        return pa.array(values, field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return fitted(values, field)
+    except WrongResult as error:
         raise TypeError(
-            f"the function emitted a value for column '{field.name}' that is not a {field.type}: {error}"
+            f"the function emitted a value for column '{field.name}' that is not of type {field.type}: {error.value}"
         ) from None

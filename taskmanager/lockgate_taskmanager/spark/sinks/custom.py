@@ -12,7 +12,8 @@ from lockgate_proto.transactions import Transaction
 
 from lockgate_taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
 from lockgate_taskmanager.spark.sinks.turns import TURNS
-from lockgate_taskmanager.spark.sources.custom import blamed, close_quietly
+from lockgate_taskmanager.spark.sources.custom import blamed
+from lockgate_taskmanager.spark.user_code import close_quietly
 from lockgate_taskmanager.state.backend import SnapshotWriter
 from lockgate_taskmanager.task.program import StateUnreadable
 

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from lockgate_common import storage as filesystem
+from lockgate_common.clock import unix_ms
 from lockgate_common.json_input import parse_json
 from lockgate_common.masking import is_secret_name, masked
 from lockgate_common.storage import Location
@@ -164,7 +164,7 @@ class DeltaLog:
         with location.fs.open_input_file(location.path) as file:
             size, parquet = file.size(), pq.ParquetFile(file)
             statistics = json.dumps({"numRecords": parquet.metadata.num_rows})
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = unix_ms()
             action = self._package.transaction.AddAction(name, size, {}, now_ms, True, statistics)
             return action, parquet
 

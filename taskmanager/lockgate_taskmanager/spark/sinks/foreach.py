@@ -4,6 +4,9 @@ After a failure the function may be called again with the same checkpoint id and
 second call. That is sufficient when one subtask runs the sink, which is what the pipeline builder makes; with several,
 each calls with the same id and rows of its own. A job that was scaled down passes all restored rows in one call.
 
+In the checkpoint mode AT_MOST_ONCE it is not called again: rows of a restored checkpoint, for which it may have been
+called, are dropped.
+
 Calls of one subtask never overlap, and a function with a parameter `attempt` gets the attempt's number, to fence off
 calls of an older attempt in another process. When the function raises, the job restarts: the system that it uses may be
 down. An error caused by the rows themselves, such as an invalid query, ends the job when it repeats.
@@ -12,6 +15,7 @@ down. An error caused by the rows themselves, such as an invalid query, ends the
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +31,8 @@ from lockgate_taskmanager.spark.sinks.transaction import Pending, RowsPending, S
 from lockgate_taskmanager.spark.sinks.turns import TURNS
 from lockgate_taskmanager.spark.user_code import may_be_ended
 from lockgate_taskmanager.task.program import Canceled, DataError, UserCodeFailed
+
+LOG = logging.getLogger(__name__)
 
 
 class FunctionFailed(UserCodeFailed):
@@ -69,6 +75,11 @@ class ForeachBatchSink(Sink):
 
     def restore(self, transactions: Sequence[SinkTransaction]) -> None:
         """Rows that several subtasks have staged for one checkpoint are combined: one call per id."""
+        if self.context.is_at_most_once:
+            if transactions:
+                numbers = sorted({transaction.checkpoint_id for transaction in transactions})
+                LOG.warning("%s: no second call for checkpoint %s", self.context.where, ", ".join(map(str, numbers)))
+            return
         pieces: dict[int, list[pa.Table]] = {}
         for transaction in sorted(transactions, key=lambda checkpoint: (checkpoint.checkpoint_id, checkpoint.subtask)):
             table = restored_rows(transaction)

@@ -32,7 +32,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The identity of a sink. where: its name in messages; parallelism: current number of subtasks of the vertex."""
+    """The identity of a sink. where: its name in messages; parallelism: current number of subtasks of the vertex.
+
+    is_at_most_once: what may have been shown is not shown again.
+    """
 
     job_key: str
     run_id: str
@@ -43,6 +46,7 @@ class SinkContext:
     where: str
     parallelism: int = 0  # unknown: replaces only itself
     limits: Limits = UNLIMITED
+    is_at_most_once: bool = False
 
     def stands_in_for(self, subtask: int) -> bool:
         """True for output that this subtask, or one that the rescaled job no longer has, staged in an earlier
@@ -119,11 +123,14 @@ class Sink(ABC):
             self._pending.append(sealed)
         return tuple(self._pending)
 
-    def commit(self, checkpoint_id: int) -> None:
-        """Makes everything sealed up to `checkpoint_id` visible, in order."""
+    def commit(self, checkpoint_id: int) -> bool:
+        """Makes everything sealed up to `checkpoint_id` visible, in order; False if that was nothing."""
+        has_output = False
         while self._pending and self._pending[0].checkpoint_id <= checkpoint_id:
             self._commit(self._pending[0])
             self._pending.pop(0)
+            has_output = True
+        return has_output
 
     def close(self) -> None:  # noqa: B027  most sinks hold nothing
         """Releases connections and files; staged output stays."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,17 @@ from lockgate_taskmanager.spark.chain import loaded
 from lockgate_taskmanager.spark.errors import explained, lasts
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from lockgate_taskmanager.spark.user_code import may_be_ended
+from lockgate_taskmanager.spark.user_code import close_quietly, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid
-from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, ProgramError, UserCodeFailed, UserError
-
-LOG = logging.getLogger(__name__)
+from lockgate_taskmanager.task.program import (
+    Backlog,
+    DataError,
+    Exhausted,
+    Idle,
+    ProgramError,
+    UserCodeFailed,
+    UserError,
+)
 
 _ON_RECORDS = frozenset({"plan", "read", "stage"})
 _FIRST_ROW_BYTES = 100  # until rows have been read
@@ -29,12 +34,6 @@ _FIRST_ROW_BYTES = 100  # until rows have been read
 
 class ConnectorFailed(UserCodeFailed):
     """The author's source or sink raised; the same call may succeed after a restart."""
-
-
-class Closes(Protocol):
-    """Anything with a close method."""
-
-    def close(self) -> None: ...
 
 
 class Connector(Protocol):
@@ -111,6 +110,11 @@ class CustomReader:
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         """Unknown without planning a range, and each split is planned at its turn."""
         return ()
+
+    def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
+        """What an offset counts only its author knows, and so what is in a split without an end."""
+        is_known = all(split.end != UNBOUNDED for split in self._splits.values())
+        return Backlog(splits=len(self._turns)) if is_known else Backlog()
 
     def close(self) -> None:
         if self._is_open:
@@ -221,14 +225,6 @@ def blamed(where: str, method: str) -> Iterator[None]:
     except Exception as error:
         kind = DataError if method in _ON_RECORDS and lasts(type(error)) else ConnectorFailed
         raise kind(f"{where}: {method}() raised {type(error).__name__}: {error}") from error
-
-
-def close_quietly(connector: Closes, where: str) -> None:
-    """The connector is done, or has failed for another reason: an error now is only logged."""
-    try:
-        connector.close()
-    except Exception as error:
-        LOG.warning("%s: close() raised %s: %s", where, type(error).__name__, error)
 
 
 def _unpickled(source: PythonSource, where: str) -> Any:

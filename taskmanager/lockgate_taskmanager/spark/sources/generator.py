@@ -8,7 +8,7 @@ from lockgate_proto.messages import GeneratorSource, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
 
 _ROW_BYTES = 16
 _ROWS_A_LINE = 50_000  # Spark expands each line's range to an array
@@ -73,6 +73,12 @@ class RangeSource:
         return {
             name for name, split in self._splits.items() if split.offset != split.end and self._due(split, now_ms) > 0
         }
+
+    def unread(self, now_ms: int) -> Backlog:
+        """What is due at its rate, or left of its rows; unknown where there is neither."""
+        if self._rate <= 0 and any(split.end < 0 for split in self._splits.values()):
+            return Backlog()
+        return Backlog(records=sum(self._due(split, now_ms) for split in self._splits.values()))
 
     def close(self) -> None:
         pass

@@ -20,7 +20,7 @@ from lockgate_taskmanager.spark.kafka_client import Kafka
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
 SCHEMA = pa.schema(
@@ -47,6 +47,7 @@ class _Partition:
         self.held: list[Any] = []  # messages
         self.next = split.offset  # after `held`
         self.is_at_end = False  # the last poll found no more records
+        self.end_then: int | None = None  # Kafka's end of it at that time, see Kafka.known_end
 
     def take(self) -> list[Any]:
         """Emits the held records; moves the offset."""
@@ -117,6 +118,14 @@ class KafkaReader:
         found = ((name, self._partitions[name]) for name in self._live)
         return {name for name, partition in found if partition.held or not partition.is_at_end}
 
+    def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
+        """Up to the ends that came with the last fetched records. Kafka's offsets also count markers of transactions
+        and records removed by compaction. Unknown until every partition has been fetched from.
+        """
+        waiting = [self._waiting(self._partitions[name]) for name in self._live]
+        known = [count for count in waiting if count is not None]
+        return Backlog(records=sum(known)) if len(known) == len(waiting) else Backlog()
+
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
@@ -170,6 +179,21 @@ class KafkaReader:
             self._consumer.pause([self._of(name)])
         return messages
 
+    def _waiting(self, partition: _Partition) -> int | None:
+        """Offsets of a partition that were not emitted yet; None while its end is not known."""
+        state = partition.state
+        if state.end != UNBOUNDED:
+            return state.end - state.offset
+        if self._consumer is None or state.split in self._unassigned:
+            return None
+        end = self._end_of(state.split)
+        if partition.is_at_end and end in (None, partition.end_then):
+            end = partition.next  # what follows belongs to transactions that are still open
+        return None if end is None else max(0, end - state.offset)
+
+    def _end_of(self, name: str) -> int | None:
+        return self._kafka_at().known_end(self._consumer, *split_parts(name))
+
     def _take_ends(self) -> tuple[str, ...]:
         ended, self._ended = tuple(self._ended), []
         return ended
@@ -201,6 +225,7 @@ class KafkaReader:
         if error.code() == errors._PARTITION_EOF:
             partition = self._partitions[f"{message.topic()}/{message.partition()}"]
             partition.next, partition.is_at_end = max(partition.next, message.offset()), True
+            partition.end_then = self._end_of(partition.state.split)
         elif error.code() == errors._AUTO_OFFSET_RESET:
             raise self._lost(f"{message.topic()}/{message.partition()}")
         else:

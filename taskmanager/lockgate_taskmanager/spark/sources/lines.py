@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import csv
 import logging
-import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
+from lockgate_common.clock import unix_ns
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
 
@@ -25,7 +25,7 @@ from lockgate_taskmanager.spark.sources.listing import base_of, subject, vanishe
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import made_valid
-from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
 
 LOG = logging.getLogger(__name__)
 _LONGEST_RECORD_BYTES = 64 << 20  # with quoted newlines, where an extra quote joins everything after it into one record
@@ -69,6 +69,8 @@ class LineSource:
         self.table = SplitTable()
         self._sizes: dict[str, int] = {}  # readable bytes of each split
         self._ready: deque[str] = deque()
+        self._unread_bytes = 0  # of the files whose sizes are known
+        self._unseen = 0  # files whose sizes are not known yet
         self._complete = False
         self._refresh_at_ms: int | None = None
         self._growth = Growth(source.poll_interval_ms or 1000)
@@ -93,8 +95,10 @@ class LineSource:
                 self._sizes[split.split] = split.end
                 if split.offset < split.end:
                     self._ready.append(split.split)
+                    self._unread_bytes += split.end - split.offset
             else:
                 self._growth.add(split.split)
+                self._unseen += 1
         self._refresh_at_ms = None  # unbounded ones are checked in the next read
         self._complete = self._complete or complete
 
@@ -144,6 +148,9 @@ class LineSource:
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         return tuple(self._ready)
 
+    def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
+        return Backlog(bytes=None if self._unseen else self._unread_bytes, splits=len(self._ready) + self._unseen)
+
     def close(self) -> None:
         if self._open:
             self._open[1].close()
@@ -182,6 +189,7 @@ class LineSource:
 
     def _advanced(self, split: SplitState, piece: bytes, used: int, done: bool) -> tuple[bytes, int]:
         self.table[split.split] = SplitState(split=split.split, offset=split.offset + used, end=split.end)
+        self._unread_bytes -= used
         if done:
             self._ready.popleft()
             self.close()
@@ -248,7 +256,7 @@ class LineSource:
                     raise vanished(location)
                 if not split.offset and split.split not in self._sizes:
                     LOG.warning("the source file %s was removed before any content was seen", location.uri)
-                self._sizes[split.split] = split.offset
+                self._set_size(split, split.offset)
                 self._growth.looked(split.split, False, now_ms)
                 continue  # empty, or read completely and then removed
             if info.size < split.offset:
@@ -257,10 +265,17 @@ class LineSource:
                     f" {split.offset} it was read to: append to files, do not rewrite them"
                 )
             grown = info.size > max(self._sizes.get(split.split, 0), split.offset)
-            self._sizes[split.split] = info.size
+            self._set_size(split, info.size)
             self._growth.looked(split.split, grown, now_ms, _quiet_ms(info) if split.offset else 0)
             if grown:
                 self._ready.append(split.split)
+
+    def _set_size(self, split: SplitState, size: int) -> None:
+        """The size of a file that may grow."""
+        known = self._sizes.get(split.split)
+        self._unseen -= known is None
+        self._unread_bytes += size - (split.offset if known is None else known)
+        self._sizes[split.split] = size
 
     def _check_header(self, name: str, line: bytes) -> None:
         options = {key.lower(): value for key, value in self._options.items()}
@@ -284,7 +299,7 @@ class LineSource:
 
 def _quiet_ms(info: pafs.FileInfo) -> int:
     """How long ago a file was last written; only a file that was read before can count as complete."""
-    return 0 if info.mtime_ns is None else (time.time_ns() - info.mtime_ns) // 1_000_000
+    return 0 if info.mtime_ns is None else (unix_ns() - info.mtime_ns) // 1_000_000
 
 
 def _checked_options(source: FileSource) -> dict[str, str]:

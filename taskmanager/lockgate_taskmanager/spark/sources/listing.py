@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from lockgate_common.clock import unix_ns
 from lockgate_common.storage import WRONG_PATH, Location, locate
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 from lockgate_proto.splits import UNBOUNDED
@@ -98,7 +98,7 @@ def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Li
         return [file for file in files_of(source, bool(seen), limits) if file.name not in seen]
     watch = notes.setdefault(location.path, FolderWatch(location.path))
     try:
-        names = watch.fresh(seen, lambda name: fnmatch.fnmatchcase(name, source.include or "*"), time.time_ns())
+        names = watch.fresh(seen, lambda name: fnmatch.fnmatchcase(name, source.include or "*"), unix_ns())
     except OSError as error:
         raise _failed(source, f"cannot be listed: {_plain(error)}", error) from error
     for name in names:

@@ -18,7 +18,7 @@ from lockgate_taskmanager.spark.sources.parquet_columns import partition_values,
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import require_valid
-from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
 
 _SPARK_SCHEMA, _COLLATIONS = b"org.apache.spark.sql.parquet.row.metadata", "__COLLATIONS"
 
@@ -39,6 +39,7 @@ class ParquetSource:
         self._base: Location | None = None
         self.table = SplitTable()
         self._ready: deque[str] = deque()
+        self._unread_rows = 0
         self._complete = False
         self._file: tuple[str, pq.ParquetFile] | None = None
         self._group: tuple[str, int, pa.Table] | None = None  # file, row group, its rows
@@ -65,6 +66,7 @@ class ParquetSource:
             self.table[split.split] = split
             if split.offset < split.end:
                 self._ready.append(split.split)
+                self._unread_rows += split.end - split.offset
         self._complete = self._complete or complete
 
     def splits(self) -> tuple[SplitState, ...]:
@@ -98,6 +100,9 @@ class ParquetSource:
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         return tuple(self._ready)
+
+    def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
+        return Backlog(records=self._unread_rows, splits=len(self._ready))
 
     def close(self) -> None:
         if self._file:
@@ -141,6 +146,7 @@ class ParquetSource:
         count = min(count, first + rows.num_rows - split.offset, split.end - split.offset)
         moved = SplitState(split=split.split, offset=split.offset + count, end=split.end)
         self.table[split.split] = moved
+        self._unread_rows -= count
         if moved.offset >= moved.end:
             self._ready.popleft()
         return rows.slice(split.offset - first, count), count * row_bytes

@@ -9,7 +9,7 @@ from typing import Protocol
 from lockgate_proto.messages import EventTime, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Content, LeafSpec
-from lockgate_taskmanager.task.program import Exhausted, Idle
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle
 
 FIRST_BATCH_BYTES = 50_000
 _GROWTH = 4
@@ -62,6 +62,10 @@ class Source(Protocol):
 
     def backlog(self, now_ms: int) -> Collection[str]:
         """The splits that have records waiting."""
+        ...
+
+    def unread(self, now_ms: int) -> Backlog:
+        """How much is waiting, without asking anybody for it. The cost does not depend on the number of files."""
         ...
 
     @property

@@ -16,11 +16,11 @@ from lockgate_proto.splits import UNBOUNDED
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.valid_text import made_valid
-from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
 
 LONGEST_LINE_BYTES = 16 << 20
 _CONNECT_TIMEOUT_S = 5.0
-_QUIET_MS = 20
+_QUIET_MS = 5  # a line waits half of that on average; looking takes some tens of microseconds
 _CHUNK_BYTES = 256 << 10
 _KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))  # detects a host that vanished
 
@@ -74,6 +74,10 @@ class SocketReader:
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         """Everything that has arrived is read at once."""
         return ()
+
+    def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
+        """The sender does not say what it has."""
+        return Backlog()
 
     def close(self) -> None:
         if self._connection is not None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.arrays import expanded, numpy_of
-from lockgate_taskmanager.state.join.join_spec import SideSpec
+from lockgate_taskmanager.state.join.join_spec import SpanSpec
 from lockgate_taskmanager.state.join.join_table import (
     JoinTable,
     LaterRows,
@@ -44,14 +44,14 @@ _ROWS_A_CLEARING = 200_000  # added before what is over is removed without a bar
 class JoinDatabase(DatabaseStore):
     """The WaitingRows in RocksDB."""
 
-    _spec: SideSpec
+    _spec: SpanSpec
 
-    def __init__(self, spec: SideSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
+    def __init__(self, spec: SpanSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         """schema: of the rows; folder: of this store alone; a database in it is opened.
 
         Raises UserError for a type that cannot be kept, OSError.
         """
-        self.table = JoinTable(columns_of(schema), spec.join.span_ms, spec.max_parallelism)
+        self.table = JoinTable(columns_of(schema), spec.span_ms, spec.max_parallelism, spec.offset_ms)
         super().__init__(spec, folder, memory_bytes)
         self.restored_from: Sequence[About] = ()
         self._until = self._cleared = MIN_WATERMARK  # rows at or before that time are over, and are removed
@@ -71,7 +71,7 @@ class JoinDatabase(DatabaseStore):
             self.clear()
 
     def near(self, hashes: Array, first: Array, last: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        early, late = first // self.table.span_ms, last // self.table.span_ms
+        early, late = self.table.spans_of(first), self.table.spans_of(last)
         asking = np.concatenate([np.arange(len(hashes)), np.flatnonzero(early != late)])
         asked = self.table.grouped(hashes[asking], np.concatenate([early, late[early != late]]))
         asking = asking[asked.order]
@@ -92,7 +92,7 @@ class JoinDatabase(DatabaseStore):
         """Deletes spans of time that are completely over, if any. Takes microseconds for each key group."""
         self._added = 0
         start, end = self._cleared, self._until + 1
-        if end // self.table.span_ms > start // self.table.span_ms:
+        if self.table.spans_of(end) > self.table.spans_of(start):
             self._cleared = end
             self.database.forget(
                 (self.table.from_span(group, start), self.table.from_span(group, end))

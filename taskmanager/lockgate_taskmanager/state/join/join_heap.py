@@ -23,16 +23,11 @@ from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.arrays import expanded, numpy_of
-from lockgate_taskmanager.state.columns.changes import Changes
-from lockgate_taskmanager.state.columns.folded import FrozenColumn
 from lockgate_taskmanager.state.columns.growing import GrowingArray
 from lockgate_taskmanager.state.columns.hashing import HashTable, mixed
-from lockgate_taskmanager.state.columns.physical import physical
-from lockgate_taskmanager.state.columns.pieces import Pieces
 from lockgate_taskmanager.state.format.state_file import Stored
-from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
-from lockgate_taskmanager.state.heap.heap_store import HeapStore
 from lockgate_taskmanager.state.heap.snapshots import FrozenHeap
+from lockgate_taskmanager.state.heap.timed_heap import TimedHeap
 from lockgate_taskmanager.state.join.join_spec import SideSpec
 from lockgate_taskmanager.state.join.waiting import columns_of
 from lockgate_taskmanager.state.layout import EVENT_TIME, HASH
@@ -46,25 +41,19 @@ _BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
 _LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
 
 
-class JoinHeap(HeapStore):
+class JoinHeap(TimedHeap):
     """The WaitingRows in memory. Used from the subtask's own thread."""
 
     _spec: SideSpec
 
     def __init__(self, spec: SideSpec, schema: pa.Schema, choice: StateBackend) -> None:
         """schema: of the rows; choice: how snapshots are to be."""
-        super().__init__(spec, choice)
-        self.restored_from: Sequence[About] = ()
-        self._schema = columns_of(schema)
-        self._span_ms = spec.join.span_ms
+        self._span_ms = spec.span_ms
         self._step_ms = max(self._span_ms // 16, _LEAST_COUNTED_MS)
-        self._changes = Changes(self.chains.is_incremental)
-        self._begin()
+        super().__init__(spec, columns_of(schema), choice)
 
     def _begin(self) -> None:
-        self._pieces = Pieces(self._schema)
-        self._hashes = GrowingArray(np.int64, 0)
-        self._times = GrowingArray(np.int64, 0)
+        super()._begin()
         self._spans = HashTable()  # key and span to the first run of its chain
         self._chains = GrowingArray(np.int64, _NONE)
         self._next = GrowingArray(np.int64, _NONE)  # run to the next in the chain
@@ -72,16 +61,9 @@ class JoinHeap(HeapStore):
         self._counts = GrowingArray(np.int64, 0)  # run to its length
         self._in_step: dict[int, int] = {}  # rows by step of time, and the steps in order
         self._steps: list[int] = []
-        self._forgotten = 0
 
     def __len__(self) -> int:
         return len(self._pieces) - self._forgotten
-
-    def add(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> None:
-        if rows.num_rows:
-            first = len(self._pieces)
-            self._file(rows, hashes, times)
-            self._changes.mark(np.arange(first, len(self._pieces)), len(self._pieces))
 
     def restore(self, snapshots: Sequence[Stored]) -> None:
         for snapshot in snapshots:
@@ -127,21 +109,8 @@ class JoinHeap(HeapStore):
         if self._forgotten > max(len(self), _FEW_ROWS):
             self._move_together(until)
 
-    def purge(self, until: int) -> None:
-        """Does nothing: snapshot files contain no rows that are over."""
-
     def snapshot(self, order: SnapshotOrder, about: About, later: Sequence[FrozenHeap] = ()) -> FrozenHeap:
-        """The rows as they are now. Takes microseconds, because rows are only appended and never changed."""
-        times = self._times.values
-        frozen = FrozenRows(
-            keys=self._pieces.frozen(),
-            hashes=self._hashes.values,
-            columns=((EVENT_TIME, FrozenColumn(physical(pa.int64()), times, None)),),
-            about=about,
-            changed=self._changes.freeze(len(self._pieces)),
-            live=lambda: np.flatnonzero(times > about.purged_until),
-        )
-        return replace(self._frozen(order, frozen), piece=self._spec.piece, later=later)
+        return replace(self._frozen_at(order, about), piece=self._spec.piece, later=later)
 
     def _candidates(self, hashes: Array, first: Array, last: Array) -> tuple[Array, Array, Array]:
         """Runs with candidates: position of the look-up, first row, number of rows."""
@@ -155,9 +124,9 @@ class JoinHeap(HeapStore):
                 found.append((asking, runs))
                 following = self._next[runs]
                 asking, runs = asking[following != _NONE], following[following != _NONE]
-        nobody = np.zeros(0, np.int64)
-        positions = np.concatenate([nobody, *(asking for asking, _ in found)])
-        runs = np.concatenate([nobody, *(runs for _, runs in found)])
+        nothing = np.zeros(0, np.int64)
+        positions = np.concatenate([nothing, *(asking for asking, _ in found)])
+        runs = np.concatenate([nothing, *(runs for _, runs in found)])
         return positions, self._starts[runs], self._counts[runs]
 
     def _count(self, times: Array) -> None:

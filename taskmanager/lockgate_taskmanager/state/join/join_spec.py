@@ -21,6 +21,37 @@ from lockgate_taskmanager.task.program import StateUnreadable
 SIDES = (JoinSide.LEFT, JoinSide.RIGHT)
 
 
+class SpanSpec(StateSpec):
+    """Of rows that are only added, are found by key and span of time, and are dropped as event time advances."""
+
+    __slots__ = ()
+
+    @property
+    def span_ms(self) -> int:
+        """Length of a span."""
+        raise NotImplementedError
+
+    @property
+    def offset_ms(self) -> int:
+        """A time at which a span begins."""
+        return 0
+
+    @property
+    def piece(self) -> str:
+        """Names the snapshots among the operator's, if it has several."""
+        return ""
+
+    def latest(self, chain: Sequence[state_file.Stored]) -> state_file.Stored:
+        return replace(chain[-1], schema=chain[0].schema, batches=tuple(self.rows(chain)), is_increment=False)
+
+    def rows(self, chain: Sequence[state_file.Stored]) -> Iterator[pa.RecordBatch]:
+        return only_added(chain, EVENT_TIME)
+
+    def require_like(self, first: pa.Schema, other: pa.Schema) -> None:
+        if first != other:
+            raise self.other_columns()
+
+
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
     """Whose state it is. key_groups: those of the subtask."""
@@ -69,7 +100,7 @@ class JoinSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class SideSpec(StateSpec):
+class SideSpec(SpanSpec):
     """Of one side of an interval join."""
 
     operator_id: str
@@ -84,19 +115,13 @@ class SideSpec(StateSpec):
         return signature(self.join.operator, self.side)
 
     @property
+    def span_ms(self) -> int:
+        return self.join.span_ms
+
+    @property
     def piece(self) -> str:
         """Names the side's snapshots among the operator's."""
         return self.side.name.lower()
-
-    def latest(self, chain: Sequence[state_file.Stored]) -> state_file.Stored:
-        return replace(chain[-1], schema=chain[0].schema, batches=tuple(self.rows(chain)), is_increment=False)
-
-    def rows(self, chain: Sequence[state_file.Stored]) -> Iterator[pa.RecordBatch]:
-        return only_added(chain, EVENT_TIME)
-
-    def require_like(self, first: pa.Schema, other: pa.Schema) -> None:
-        if first != other:
-            raise self.other_columns()
 
     def read(self, data: pa.Buffer, where: str) -> state_file.Stored:
         if self.join.side_of(state_file.mark(data, where), where) is not self.side:

@@ -10,7 +10,8 @@ frequent one a read for each few hundred bytes, and adding a row costs the same 
             value = number of rows (4 bytes, little-endian), the length of each (4), the rows
     row     the time in milliseconds, then the columns, see `row_codec` and `nested_codec`
 
-The span of a time is the time divided by as many milliseconds as the interval has.
+The span of a time is the time divided by as many milliseconds as the interval has. The rows of windows are laid out
+alike: there a span is a pane.
 """
 
 from __future__ import annotations
@@ -50,13 +51,18 @@ class Grouped:
 class JoinTable:
     """Encodes waiting rows as database entries, and back. schema: of the rows."""
 
-    def __init__(self, schema: pa.Schema, span_ms: int, max_parallelism: int) -> None:
-        """Raises UserError for a type that cannot be kept."""
+    def __init__(self, schema: pa.Schema, span_ms: int, max_parallelism: int, offset_ms: int = 0) -> None:
+        """offset_ms: when a span begins. Raises UserError for a type that cannot be kept."""
         self.schema = schema
         self.span_ms = span_ms
+        self._offset_ms = offset_ms
         self._max_parallelism = max_parallelism
         self._types = [pa.int64(), *(flat_type for field in schema for flat_type in flat_types(field.type))]
         self._stored = pa.schema([*schema, pa.field(HASH, pa.int64()), pa.field(EVENT_TIME, pa.int64())])
+
+    def spans_of(self, times: Any) -> Any:
+        """The span of a time, or of each."""
+        return (times - self._offset_ms) // self.span_ms
 
     def grouped(self, hashes: Array, spans: Array) -> Grouped:
         """Groups in the order of their names."""
@@ -74,7 +80,7 @@ class JoinTable:
 
     def blocks(self, rows: pa.RecordBatch, hashes: Array, times: Array) -> Iterator[tuple[bytes, list[bytes]]]:
         """Keys of heads, in order, with the blocks to append to each."""
-        grouped = self.grouped(hashes, times // self.span_ms)
+        grouped = self.grouped(hashes, self.spans_of(times))
         rows, times = rows.take(pa.array(grouped.order)), times[grouped.order]
         data, ends = row_codec.packed([pa.array(times), *(array for column in rows.columns for array in flat(column))])
         ends = np.concatenate([np.zeros(1, np.int64), ends])
@@ -121,8 +127,12 @@ class JoinTable:
 
     def from_span(self, group: int, time_ms: int) -> bytes:
         """A lower bound of the keys of that key group whose span is that of `time_ms` or later."""
-        span = time_ms // self.span_ms
+        span = max(self.spans_of(time_ms), -(1 << 63))
         return group_key(group + 1) if span > _LAST_SPAN else group_key(group) + (span + (1 << 63)).to_bytes(8, "big")
+
+    def time_of(self, name: bytes) -> int:
+        """The first time of the span that a key is of."""
+        return (int.from_bytes(name[2:10], "big") - (1 << 63)) * self.span_ms + self._offset_ms
 
     def behind_span(self, group: int, time_ms: int) -> bytes:
         """The same for the spans after that one."""

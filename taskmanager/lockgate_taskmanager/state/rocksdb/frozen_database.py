@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,8 +122,17 @@ def mark(state: OperatorState) -> str:
         return str(_metadata(archive)["lockgate.signature"])
 
 
-def restore_files(state: OperatorState, folder: Path, signature: str, max_parallelism: int) -> About:
-    """Restores a stored database into the new folder `folder`. Raises StateUnreadable, OSError."""
+def restore_files(
+    state: OperatorState,
+    folder: Path,
+    signature: str,
+    max_parallelism: int,
+    fetch: Callable[[StateHandle, Path], None] = download,
+) -> About:
+    """Restores a stored database into the new folder `folder`. Raises StateUnreadable, OSError.
+
+    fetch: brings a table to a path.
+    """
     with _opened(state) as archive:
         about = state_file.about_of(_metadata(archive), _where(state), (_FORMAT,), signature, max_parallelism)
         folder.mkdir(parents=True)
@@ -131,7 +140,7 @@ def restore_files(state: OperatorState, folder: Path, signature: str, max_parall
             if name != _ABOUT:
                 (folder / Path(name).name).write_bytes(_content(archive, name))
     for file in state.files:
-        download(file, folder / Path(file.name).name)
+        fetch(file, folder / Path(file.name).name)
     return about
 
 

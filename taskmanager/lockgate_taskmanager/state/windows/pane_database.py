@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.arrays import numpy_of
+from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.event_clock import Reached
 from lockgate_taskmanager.state.firing import Portion
 from lockgate_taskmanager.state.layout import HASH, PANE
@@ -46,6 +47,11 @@ class PaneDatabase(HeldWindows[PaneState]):
         super().__init__(spec, schema, PaneState, self._table, folder, memory_bytes)
         self._shape = shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
+
+    def next_due_ms(self) -> int:
+        """No window ends before this; NEVER when there is none."""
+        due = self._shape.next_due(self._panes.all(), self.clock.reached.least)
+        return NEVER if due is None else due
 
     def _put(self, working: PaneState, found: Mapping[bytes, bytes]) -> None:
         for rows in working.freeze().batches():

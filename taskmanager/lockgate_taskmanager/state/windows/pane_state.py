@@ -17,6 +17,7 @@ from lockgate_proto.messages import StateBackend
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
 from lockgate_taskmanager.state.columns.arrays import by_value, numpy_of
+from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.columns.growing import GrowingArray
 from lockgate_taskmanager.state.columns.hashing import mixed
@@ -54,6 +55,7 @@ class PaneState(WindowState):
         super().__init__(spec, schema, choice, clock=clock)
         assert spec.aggregation.window is not None
         self._shape = shape_of(spec.aggregation.window)
+        self._fold_count = self._shape.size_ms // self._shape.pane_ms  # the most panes that a window has
         self._index = KeyIndex(self._keys.append(pa.field(PANE, pa.int64())))
         self.key_count = len(self._index.schema)
         self._hashes = GrowingArray(np.int64, 0)  # of the keys alone, by row
@@ -63,6 +65,11 @@ class PaneState(WindowState):
 
     def __len__(self) -> int:
         return len(self._index) - self._purged
+
+    def next_due_ms(self) -> int:
+        """No window ends before this; NEVER when there is none."""
+        due = self._shape.next_due(self._panes, self.clock.reached.least)
+        return NEVER if due is None else due
 
     def fire(self, ends: Sequence[int], before: Reached) -> pa.Table:
         """The results of complete windows. ends: in order; before: earlier event time, whose windows have fired.
@@ -119,8 +126,8 @@ class PaneState(WindowState):
         if not len(panes) or self._shape.size_ms == self._shape.pane_ms or not self._shape.lateness_ms:
             return
         first, last = self._kept_ends(panes, hashes)
-        start = first - self._shape.size_ms
-        stop = np.where(first <= last, last, start)
+        start: Array = self._shape.start(first)
+        stop: Array = np.where(first <= last, last, start)
         for pane in there[bisect.bisect_left(there, start.min()) : bisect.bisect_left(there, stop.max())]:
             touched = np.flatnonzero((start <= pane) & (pane < stop))
             if len(touched):
@@ -212,10 +219,17 @@ class PaneState(WindowState):
         at_once = max(1, _ROWS_AT_ONCE * self._shape.pane_ms // self._shape.size_ms)
         for start in range(0, len(once), at_once):
             mine = once[start : start + at_once]
-            folds = (found.among(who[places[mine]], ends[mine] + back) for back in self._shape.panes(0))
+            folds = (self._in_pane(number, found, who[places[mine]], ends[mine]) for number in range(self._fold_count))
             total = self._columns.added_up(folds, len(mine))
             changed.append(self._table(rows[places[mine]], ends[mine], total, np.arange(len(mine))))
         return pa.concat_tables(changed)
+
+    def _in_pane(self, number: int, found: PaneRows, who: Array, ends: Array) -> tuple[Array, Array]:
+        """As PaneRows.among, for one pane of each window: its last but `number`."""
+        panes = ends - (number + 1) * self._shape.pane_ms
+        at = np.flatnonzero(panes >= self._shape.start(ends))
+        there, rows = found.among(who[at], panes[at])
+        return at[there], rows
 
     def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
         """For each pane the ends of the first and last window that has fired and may change. hashes: of the keys."""
@@ -251,9 +265,11 @@ class PaneState(WindowState):
     def _fire(self, ends: Sequence[int], before: Reached, rows_in: RowsIn) -> pa.Table:
         """The results of complete windows. before: earlier event time, whose windows have fired."""
         pieces = []
-        for number in range(self._shape.size_ms // self._shape.pane_ms):  # first panes of all, second panes of all ...
-            found = [rows_in(self._shape.panes(end)[number]) for end in ends]
-            rows, window_ends = np.concatenate(found), np.repeat(np.array(ends, np.int64), list(map(len, found)))
+        windows = [(end, self._shape.panes(end)) for end in ends]
+        for number in range(self._fold_count):  # first panes of all, second panes of all ...
+            held = [(end, rows_in(panes[number])) for end, panes in windows if number < len(panes)]
+            rows = np.concatenate([np.zeros(0, np.int64), *(mine for _, mine in held)])
+            window_ends = np.repeat(np.array([end for end, _ in held], np.int64), [len(mine) for _, mine in held])
             if before.groups is not None:
                 has_fired = self._shape.is_over(window_ends, before.of(self._hashes[rows]))
                 rows, window_ends = rows[~has_fired], window_ends[~has_fired]
@@ -294,7 +310,7 @@ class PaneState(WindowState):
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
         """Results. rows: of the keys; columns, at: where the aggregates are."""
         keys = self._index.keys_at(rows).select(self._keys.names)
-        return self._as_table(keys, window_columns(ends - self._shape.size_ms, ends), columns, at)
+        return self._as_table(keys, window_columns(self._shape.start(ends), ends), columns, at)
 
     def _purged_until(self) -> int:
         return self._shape.expired_until(self.clock.now)

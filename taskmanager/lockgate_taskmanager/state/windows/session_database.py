@@ -51,6 +51,10 @@ class SessionDatabase(HeldWindows[SessionState]):
         self._lateness_ms = window.allowed_lateness_ms
         self._next = NEVER  # no key is filed before that
 
+    def next_due_ms(self) -> int:
+        """No session ends before this; NEVER when there is none."""
+        return self._next
+
     def _needed(self, batch: pa.RecordBatch) -> set[bytes]:
         """All sessions of the keys."""
         return set(self._table.names_of(batch))

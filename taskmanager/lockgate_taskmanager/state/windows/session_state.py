@@ -78,6 +78,10 @@ class SessionState(WindowState):
     def __len__(self) -> int:
         return len(self._key) - self._gone
 
+    def next_due_ms(self) -> int:
+        """No session ends before this; NEVER when there is none."""
+        return self._due.earliest()
+
     def _fold(self, batch: pa.RecordBatch) -> tuple[pa.Table, Array]:
         ids = self._index.rows_of(batch.select(self._keys.names), numpy_of(batch, HASH))
         self._chains.extend_to(len(self._index))

@@ -2,6 +2,7 @@
 
 Windows are [start, end). Records are aggregated by *pane*: the greatest common divisor of size and slide, so that a
 window consists of whole panes and a record is kept once, however many windows it is in. A tumbling window is one pane.
+Cumulating windows of a period all start with it, and end one slide after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow, Window
+from lockgate_proto.messages import CumulatingWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
 
 from lockgate_taskmanager.task.program import UserError
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -23,12 +24,21 @@ Times = Any  # int, or a numpy array of int64
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """Windows of `size_ms`, one starting every `slide_ms` from `offset_ms` on; lateness_ms: kept after the end."""
+    """Windows of `size_ms`, one ending every `slide_ms` from `offset_ms` on; lateness_ms: kept after the end.
+
+    is_cumulating: all windows of a period of `size_ms` start with the period; `size_ms` is a multiple of `slide_ms`.
+    """
 
     size_ms: int
     slide_ms: int
     offset_ms: int
     lateness_ms: int
+    is_cumulating: bool = False
+
+    @property
+    def period_ms(self) -> int:
+        """From the start of a window to the next start of another."""
+        return self.size_ms if self.is_cumulating else self.slide_ms
 
     @property
     def pane_ms(self) -> int:
@@ -42,7 +52,13 @@ class WindowShape:
 
     def last_end(self, pane: Times) -> Times:
         """End of the last window that holds the pane starting at `pane`."""
-        return pane - (pane - self.offset_ms) % self.slide_ms + self.size_ms
+        return pane - (pane - self.offset_ms) % self.period_ms + self.size_ms
+
+    def start(self, end: Times) -> Times:
+        """Start of the window that ends at `end`."""
+        if not self.is_cumulating:
+            return end - self.size_ms
+        return end - 1 - (end - 1 - self.offset_ms) % self.size_ms
 
     def ends(self, pane: int) -> range:
         """Ends of all windows that hold the pane, first to last."""
@@ -57,25 +73,31 @@ class WindowShape:
         panes: in order. Cost grows with the due windows only.
         """
         found: list[int] = []
-        end = self._end_after(before + 1)
-        while end <= now + 1:
-            at = bisect.bisect_left(panes, end - self.size_ms)
-            if at == len(panes):
-                break
-            if panes[at] < end:
-                found.append(end)
-                end += self.slide_ms
-            else:  # no window that ends before holds a pane
-                end = self._end_after(panes[at])
+        end = self.next_due(panes, before)
+        while end is not None and end <= now + 1:
+            found.append(end)
+            end = self.next_due(panes, end - 1)
         return found
 
-    def _end_after(self, time_ms: int) -> int:
+    def next_due(self, panes: Sequence[int], before: int) -> int | None:
+        """The end of the first window that holds one of these panes and fires after event time `before`.
+
+        panes: in order. None: there is no such window.
+        """
+        end = self.end_after(before + 1)
+        while (at := bisect.bisect_left(panes, self.start(end))) < len(panes):
+            if panes[at] < end:
+                return end
+            end = self.end_after(panes[at])  # no window that ends before holds a pane
+        return None
+
+    def end_after(self, time_ms: int) -> int:
         """The first end of a window after `time_ms`."""
         return time_ms + 1 + (self.offset_ms + self.size_ms - time_ms - 1) % self.slide_ms
 
     def panes(self, end: int) -> range:
         """Starts of the panes of the window that ends at `end`."""
-        return range(end - self.size_ms, end, self.pane_ms)
+        return range(self.start(end), end, self.pane_ms)
 
     def is_over(self, end: Times, watermark: Times) -> Times:
         """True when event time has passed the window: it has fired."""
@@ -107,8 +129,8 @@ class WindowShape:
 
     def fired_until(self, watermark: int) -> int:
         """The same for panes whose windows have all fired, kept or not."""
-        windows = (watermark + 1 - self.size_ms - self.offset_ms) // self.slide_ms  # that are over since the offset
-        return clamped(self.offset_ms + (windows + 1) * self.slide_ms - 1)
+        periods = (watermark + 1 - self.size_ms - self.offset_ms) // self.period_ms  # that are over since the offset
+        return clamped(self.offset_ms + (periods + 1) * self.period_ms - 1)
 
 
 def clamped(time_ms: int) -> int:
@@ -117,12 +139,17 @@ def clamped(time_ms: int) -> int:
 
 
 def shape_of(window: Window) -> WindowShape:
-    """The shape of tumbling and sliding windows, and the panes of sessions. Raises UserError for an unknown kind."""
+    """The shape of tumbling, sliding and cumulating windows, and the panes of sessions.
+
+    Raises UserError for an unknown kind.
+    """
     kind = window.kind
     if isinstance(kind, TumblingWindow):
         return WindowShape(kind.size_ms, kind.size_ms, kind.offset_ms, window.allowed_lateness_ms)
     if isinstance(kind, SlidingWindow):
         return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, CumulatingWindow):
+        return WindowShape(kind.size_ms, kind.step_ms, kind.offset_ms, window.allowed_lateness_ms, is_cumulating=True)
     if isinstance(kind, SessionWindow):
         return WindowShape(kind.gap_ms, kind.gap_ms, 0, window.allowed_lateness_ms)
     raise UserError("the window is of a kind that this task manager does not know; update it")

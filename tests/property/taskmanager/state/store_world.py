@@ -135,7 +135,7 @@ class StoreWorld:
         self.under_way: list[UnderWay] = []
         self.attempt = 1
         self.number = 0
-        self.heard = 0  # the newest completed checkpoint that the subtask has heard of
+        self.heard = 0  # the newest completed checkpoint that the subtask knows
         self.content: Any = {}
         self.store: Any = self.make.fresh(self.spec, SCHEMA)
 

@@ -96,6 +96,18 @@ def test_a_late_abort_notice_of_an_aligned_checkpoint_changes_nothing() -> None:
     assert _barrier(handler, 0, 2) == [Aligned(Barrier(2), 0)]
 
 
+def test_an_abort_notice_with_all_earlier_ones_releases_an_older_alignment() -> None:
+    """A new leader does not know which ones a dead leader has triggered, only up to which id they go."""
+    handler = BarrierHandler(2)
+    _barrier(handler, 0, 2)
+    assert handler.handle(CheckpointAborted(5, and_earlier=True), 0) == [Release((0,))]
+    for number in (2, 3, 5):
+        assert _barrier(handler, 0, number) + _barrier(handler, 1, number) == []
+    assert _barrier(handler, 0, 6) == [Hold(0)]
+    assert handler.handle(CheckpointAborted(5, and_earlier=True), 0) == [], "that is a newer one"
+    assert handler.held == {0}
+
+
 def test_an_abort_notice_of_another_checkpoint_keeps_the_alignment() -> None:
     handler = BarrierHandler(2)
     _barrier(handler, 0, 2)

@@ -62,6 +62,16 @@ def test_barriers_of_an_aborted_checkpoint_are_dropped_before_and_after_the_firs
     assert _barrier(tracker, 1, 3) == [Aligned(Barrier(3), 0)]
 
 
+def test_barriers_up_to_an_aborted_checkpoint_are_dropped_with_all_earlier_ones() -> None:
+    tracker = BarrierTracker(2)
+    _barrier(tracker, 0, 2)
+    _barrier(tracker, 0, 6)
+    assert tracker.handle(CheckpointAborted(5, and_earlier=True), 0) == []
+    for number in (2, 3, 5):
+        assert _barrier(tracker, 1, number) + _barrier(tracker, 0, number) == []
+    assert _barrier(tracker, 1, 6) == [Aligned(Barrier(6), 0)]
+
+
 def test_a_barrier_that_arrives_twice_counts_once() -> None:
     tracker = BarrierTracker(2)
     assert _barrier(tracker, 0, 1) + _barrier(tracker, 0, 1) == []

@@ -72,7 +72,7 @@ def test_a_back_edge_that_is_ahead_is_held_and_has_no_log() -> None:
     assert _arrive(head, 1, 1, 5) == [Aligned(Barrier(1), 3), Release((0, 2))]
 
 
-def test_of_two_back_edges_the_one_that_is_ahead_has_no_log_and_the_other_one_has() -> None:
+def test_of_two_back_edges_only_the_one_behind_has_a_log() -> None:
     head = BarrierHandler(3, frozenset({1, 2}))
     assert _arrive(head, 1, 1, 3) == [Hold(1)]
     assert _arrive(head, 0, 1, 4) == [Overtaken(Barrier(1), 3, frozenset({0, 1})), Release((1,))]

@@ -29,8 +29,9 @@ from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.runtime.deployments import Deployments
+from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.stories import Stories
-from lockgate_taskmanager.task.program import Batch, Idle, ProgramContext
+from lockgate_taskmanager.task.program import Backlog, Batch, Idle, ProgramContext
 
 from tests.layouts import layout
 
@@ -54,6 +55,9 @@ class IdleSource:
 
     def poll(self) -> Idle:
         return Idle(1_000)
+
+    def backlog(self) -> Backlog:
+        return Backlog()
 
     def assign(self, *_: object) -> None: ...
 
@@ -104,7 +108,7 @@ class TestingTaskManager:
         return [running.attempt for running in self.deployments.running()]
 
     def gone(self) -> list[int]:
-        """Attempts that the leader was told to be gone, as often as it was told."""
+        """Attempts reported to the leader as gone, as often as they were reported."""
         with self._changed:
             bodies = list(self.reports)
         return [body.attempt.attempt for body in bodies if isinstance(body, AttemptGone) and body.attempt is not None]
@@ -115,7 +119,7 @@ class TestingTaskManager:
             assert self._changed.wait_for(lambda: self._opened >= count, WAIT_S)
 
     def wait_gone(self, count: int) -> None:
-        """Until so many attempts were told to be gone."""
+        """Until so many attempts were reported as gone."""
         with self._changed:
             assert self._changed.wait_for(
                 lambda: sum(isinstance(attempt_gone, AttemptGone) for attempt_gone in self.reports) >= count, WAIT_S
@@ -126,7 +130,7 @@ class TestingTaskManager:
             self._opened += 1
             self._changed.notify_all()
 
-    def _hear(self, body: object) -> None:
+    def _hear(self, body: object, company: Company = ALONE) -> None:  # noqa: ARG002  as Reporting
         with self._changed:
             self.reports.append(body)
             self._changed.notify_all()
@@ -159,9 +163,9 @@ def test_an_attempt_of_a_later_run_of_the_job_replaces_the_former_run(manager: T
 
 def test_an_attempt_with_something_that_this_version_does_not_know_is_refused(manager: TestingTaskManager) -> None:
     manager.deploy(1, more=b"\xc0\x3e\x01")
-    told = [body.error for body in manager.reports if isinstance(body, SubtaskReport)]
-    assert told
-    assert all("Layout has a field 1000, which Lockgate " in error for error in told)
+    errors = [body.error for body in manager.reports if isinstance(body, SubtaskReport)]
+    assert errors
+    assert all("Layout has a field 1000, which Lockgate " in error for error in errors)
     assert (manager.gone(), manager.running(), manager.programs) == ([1], [], [])
 
 
@@ -198,6 +202,17 @@ def test_a_deployment_that_arrives_after_its_cancellation_is_refused(manager: Te
     assert manager.gone() == [3]
     manager.deploy(3)
     assert (manager.gone(), manager.running()) == ([3, 3], [])
+    manager.deploy(4)
+    assert manager.running() == [4]
+
+
+def test_without_a_leader_every_attempt_ends_and_none_of_them_can_be_adopted(manager: TestingTaskManager) -> None:
+    manager.deploy(3)
+    manager.deployments.cancel_all("no leader for 600000 ms")
+    assert manager.deployments.progress() == ()
+    manager.wait_gone(1)
+    manager.deploy(3)
+    assert manager.running() == [], "a deployment of it that comes late"
     manager.deploy(4)
     assert manager.running() == [4]
 

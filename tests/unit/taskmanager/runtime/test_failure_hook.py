@@ -25,11 +25,13 @@ FAILED, RUNNING = SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_RUNNING
         (AttemptGone(SUBTASK.attempt), 0),
     ],
 )
-def test_what_makes_it_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, looks: int) -> None:
+def test_only_failures_of_its_own_trigger_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, looks: int
+) -> None:
     manager = TaskManager(TaskManagerSettings(zookeeper="z:1", work_dir=str(tmp_path)), cast(Any, None))
     sent: list[Any] = []
     seen: list[int] = []
-    monkeypatch.setattr(manager._control, "send", sent.append)
+    monkeypatch.setattr(manager._control, "send", lambda body, _company: sent.append(body))
     manager.on_failure = lambda: seen.append(len(sent))
     manager._report(said)
     assert sent == [said]

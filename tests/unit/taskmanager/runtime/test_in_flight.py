@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent import futures
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,15 +14,19 @@ from lockgate_taskmanager.exchange.elements import ChannelId, Element
 from lockgate_taskmanager.exchange.errors import ChannelClosed
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outputs import LocalOutput
-from lockgate_taskmanager.runtime.in_flight import InFlight
+from lockgate_taskmanager.runtime.in_flight import InFlight, encode_element
+from lockgate_taskmanager.runtime.moved_shares import MovedShares
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.subtask_input import LEAST_BYTES, BatchPace
 from lockgate_taskmanager.state.backend import FileBackend
+from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.routing import KeyRouting
 from lockgate_taskmanager.task.program import Canceled, SnapshotTooLarge, StateUnreadable
 
 ME = SubtaskId(None, "count", 1)
 UP = (ChannelId("words", 0), ChannelId("words", 1))
 URGENT = Barrier(1, unaligned=True)
+SHARES = MovedShares(1, KeyRouting(2, 8), frozenset({"words"}))
 
 
 def _table(*values: int) -> pa.Table:
@@ -33,7 +38,7 @@ def _values(elements: list[tuple[int, Element]]) -> list[tuple[int, object]]:
 
 
 def _flight(tmp_path: Path, gate: InputGate) -> InFlight:
-    return InFlight(ME, gate, FileBackend(str(tmp_path), "a1-count-1-channel"))
+    return InFlight(ME, gate, FileBackend(str(tmp_path), "a1-count-1-channel"), SHARES)
 
 
 def _recorded(tmp_path: Path) -> tuple[ChannelState, ...]:
@@ -65,6 +70,39 @@ def test_recorded_elements_are_stored_by_channel_and_restored_before_newer_ones(
     taken = [value for _ in range(4) for value in _values(gate.poll(0))]
     assert [value for value in taken if value[0] == 0] == [(0, [1]), (0, Watermark(9)), (0, [7])]
     assert [value for value in taken if value[0] == 1] == [(1, [3, 4])]
+
+
+def _moved(tmp_path: Path, *elements: Element) -> ChannelState:
+    data = b"".join(encode_element(element) for element in elements)
+    handle = FileBackend(str(tmp_path), "moved").writer(1).store("in-words-0", pa.py_buffer(data))
+    return ChannelState(ChannelSide.INPUT_CHANNEL, "words", 0, handle, len(elements), moved=True)
+
+
+def test_of_moved_records_only_the_own_key_groups_are_taken_before_everything_else(tmp_path: Path) -> None:
+    rows = pa.table({"v": [1, 2, 3, 4, 5], HASH: pa.array([4, 3, -1, 12, 0], pa.int64())})
+    gate = InputGate(UP)
+    gate.put(1, _table(7))
+    gate.put(0, Watermark(5))
+    state = SubtaskState("count", 1, channels=(_moved(tmp_path, rows, Watermark(9), rows.slice(1, 1)),))
+    _flight(tmp_path, gate).restore(state, OutputSet({}, {}))
+    assert gate.has_moved
+    assert gate.fill().elements == 3
+    assert [_values(gate.poll(0)) for _ in range(3)] == [[(0, [1, 3, 4])], [(0, Watermark(5))], [(1, [7])]]
+    assert not gate.has_moved
+
+
+def test_moved_records_without_a_hash_are_refused(tmp_path: Path) -> None:
+    state = SubtaskState("count", 1, channels=(_moved(tmp_path, _table(1)),))
+    with pytest.raises(StateUnreadable, match=r"no hash of their key.*savepoint"):
+        _flight(tmp_path, InputGate(UP)).restore(state, OutputSet({}, {}))
+
+
+def test_two_logs_for_one_channel_are_restored_one_behind_the_other(tmp_path: Path) -> None:
+    first, second = _moved(tmp_path / "a", _table(1)), _moved(tmp_path / "b", _table(2))
+    states = tuple(replace(state, moved=False) for state in (first, second))
+    gate = InputGate(UP)
+    _flight(tmp_path, gate).restore(SubtaskState("count", 1, channels=states), OutputSet({}, {}))
+    assert _values(gate.poll(0)) == [(0, [1]), (0, [2])]
 
 
 def test_queued_output_is_sent_first_after_a_restore(tmp_path: Path) -> None:

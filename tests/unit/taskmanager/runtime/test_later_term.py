@@ -1,4 +1,4 @@
-"""A leader that was granted leadership again since ZooKeeper announced it is told everything once more."""
+"""A leader that was granted leadership again since ZooKeeper announced it receives every report once more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wire:
         return connection
 
 
-def test_what_was_said_under_the_earlier_token_is_said_again_by_a_new_registration() -> None:
+def test_a_new_registration_repeats_reports_under_the_earlier_token() -> None:
     phases = [SubtaskPhase.SUBTASK_RUNNING]
     wire = Wire()
     client = ControlClient(

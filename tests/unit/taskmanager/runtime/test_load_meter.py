@@ -7,6 +7,7 @@ from lockgate_proto.messages import SubtaskLoad, Watermark
 from lockgate_taskmanager.runtime import load_meter, time_shares
 from lockgate_taskmanager.runtime.load_meter import LoadMeter
 from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
+from lockgate_taskmanager.task.program import Backlog
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 
@@ -47,6 +48,25 @@ def test_its_memory_is_bounded(hand: list[float]) -> None:
     assert len(meter._marks) < 10
 
 
+def test_the_backlog_is_asked_for_once_a_second_and_is_absent_where_unknown(hand: list[float]) -> None:
+    meter, asked = LoadMeter(TimeShares()), list[Backlog]()
+
+    def backlog() -> Backlog:
+        asked.append(Backlog(records=len(asked), splits=7))
+        return asked[-1]
+
+    load = meter.load()
+    assert load == SubtaskLoad(load.busy_permille)
+    for _ in range(100):
+        meter.polled(backlog)
+        hand[0] += 0.03
+    assert len(asked) == 4
+    load = meter.load()
+    assert (load.has_backlog_records, load.backlog_records) == (True, 3)
+    assert (load.has_backlog_splits, load.backlog_splits) == (True, 7)
+    assert (load.has_backlog_bytes, load.backlog_bytes) == (False, 0)
+
+
 @pytest.mark.usefixtures("hand")
 def test_two_looks_at_once_divide_nothing_by_nothing() -> None:
     assert LoadMeter(TimeShares()).load() == SubtaskLoad(0, 0)
@@ -60,11 +80,11 @@ def _event_time(meter: LoadMeter) -> tuple[int | None, int | None]:
 
 def test_heartbeats_carry_it_once_a_second(hand: list[float]) -> None:
     meter = LoadMeter(TimeShares())
-    told = []
+    reported = []
     for _ in range(10):
-        told.append(meter.news() is not None)
+        reported.append(meter.news() is not None)
         hand[0] += 0.5
-    assert told == [True, False] * 5
+    assert reported == [True, False] * 5
 
 
 def test_lag_is_the_clock_minus_the_watermark(hand: list[float]) -> None:
@@ -86,7 +106,9 @@ def test_lag_is_the_clock_minus_the_watermark(hand: list[float]) -> None:
         (Watermark(7_000, idle=True), (7_000, None)),
     ],
 )
-def test_who_waits_for_nothing_has_no_lag(watermark: Watermark, shown: tuple[int | None, int | None]) -> None:
+def test_an_unset_final_or_idle_watermark_has_no_lag(
+    watermark: Watermark, shown: tuple[int | None, int | None]
+) -> None:
     meter = LoadMeter(TimeShares())
     meter.passed(watermark)
     assert _event_time(meter) == shown

@@ -12,8 +12,10 @@ from lockgate_taskmanager.exchange import element_queue, gate
 from lockgate_taskmanager.exchange.elements import ChannelId
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.in_flight import InFlight
+from lockgate_taskmanager.runtime.moved_shares import MovedShares
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.state.backend import FileBackend
+from lockgate_taskmanager.state.routing import KeyRouting
 from lockgate_taskmanager.task.program import SnapshotTooLarge
 
 HEAD = SubtaskId(None, "head", 0)
@@ -28,7 +30,8 @@ def _table(*values: int) -> pa.Table:
 
 def _bench(tmp_path: Path) -> tuple[InputGate, InFlight]:
     made = InputGate(CHANNELS, feedback=BACK, spill_folder=str(tmp_path))
-    return made, InFlight(HEAD, made, FileBackend(str(tmp_path), "a1-head-0-channel"))
+    shares = MovedShares(0, KeyRouting(1, 8), frozenset())
+    return made, InFlight(HEAD, made, FileBackend(str(tmp_path), "a1-head-0-channel"), shares)
 
 
 def _values(taken: InputGate) -> list[tuple[int, list[int]]]:

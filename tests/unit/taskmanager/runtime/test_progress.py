@@ -7,6 +7,7 @@ from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
     CheckpointCommitted,
+    OperatorCounters,
     SplitState,
     SubtaskId,
     SubtaskPhase,
@@ -23,8 +24,8 @@ def assign(*names: str, complete: bool = False, to: SubtaskId = READ) -> AssignS
     return AssignSplits(to, tuple(SplitState(name, 0, 9) for name in names), complete)
 
 
-def told(progress: Progress) -> dict[str, SubtaskProgress]:
-    message = progress.message()
+def registered(progress: Progress) -> dict[str, SubtaskProgress]:
+    message = progress.message({})
     assert message is not None
     assert message.attempt == ATTEMPT
     return {item.vertex_id: item for item in message.subtasks}
@@ -32,39 +33,49 @@ def told(progress: Progress) -> dict[str, SubtaskProgress]:
 
 def test_it_has_the_last_phase_and_commit_and_every_assignment_once() -> None:
     progress = Progress(ATTEMPT, (READ, COUNT))
-    assert told(progress) == {"read": SubtaskProgress("read", 0), "count": SubtaskProgress("count", 1)}
+    assert registered(progress) == {"read": SubtaskProgress("read", 0), "count": SubtaskProgress("count", 1)}
     progress.reported(SubtaskReport(READ, SubtaskPhase.SUBTASK_RUNNING))
     progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_RUNNING))
     progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_EXHAUSTED))
+    progress.reported(CheckpointCommitted(COUNT, 6, has_output=True))
     progress.reported(CheckpointCommitted(COUNT, 7))
     progress.reported(AttemptGone(ATTEMPT))
     progress.assigned(assign())
-    assert (told(progress)["read"].has_assigned, told(progress)["read"].assigned) == (True, ())
+    assert (registered(progress)["read"].has_assigned, registered(progress)["read"].assigned) == (True, ())
     progress.assigned(assign("a", "b"))
     progress.assigned(assign("a", "b"))
     progress.assigned(assign("c", complete=True))
-    read, count = told(progress)["read"], told(progress)["count"]
+    read, count = registered(progress)["read"], registered(progress)["count"]
     assert (read.phase, [split.split for split in read.assigned], read.complete) == (
         SubtaskPhase.SUBTASK_RUNNING,
         ["a", "b", "c"],
         True,
     )
     assert (count.phase, count.committed_id, count.has_assigned) == (SubtaskPhase.SUBTASK_EXHAUSTED, 7, False)
+    assert (count.has_output, read.has_output) == (True, False)
 
 
-def test_of_other_subtasks_it_knows_nothing() -> None:
+def test_it_has_the_newest_counters() -> None:
+    """Without them a leader that adopts the attempt would show those of the last snapshot until a heartbeat."""
+    counters = (OperatorCounters("source", 0, 7),)
+    message = Progress(ATTEMPT, (READ, COUNT)).message({READ: counters})
+    assert message is not None
+    assert [item.counters for item in message.subtasks] == [counters, ()]
+
+
+def test_progress_covers_no_other_subtasks() -> None:
     progress = Progress(ATTEMPT, (READ,))
     progress.reported(SubtaskReport(COUNT, SubtaskPhase.SUBTASK_RUNNING))
     progress.assigned(assign("a", to=COUNT))
-    assert told(progress) == {"read": SubtaskProgress("read", 0)}
+    assert registered(progress) == {"read": SubtaskProgress("read", 0)}
 
 
-def test_more_splits_than_fit_into_a_registration_are_not_told() -> None:
+def test_more_splits_than_fit_into_a_registration_are_not_reported() -> None:
     progress = Progress(ATTEMPT, (READ,))
     name = "x" * 1_000
     for number in range(MAX_ASSIGNED_BYTES // 1_050):
         progress.assigned(assign(f"{name}{number:04}"))
         progress.assigned(assign(f"{name}{number:04}"))  # the same again is no more
-    assert len(told(progress)["read"].assigned) == MAX_ASSIGNED_BYTES // 1_050
+    assert len(registered(progress)["read"].assigned) == MAX_ASSIGNED_BYTES // 1_050
     progress.assigned(assign(*(f"{name}-{number}" for number in range(100))))
-    assert progress.message() is None
+    assert progress.message({}) is None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, CheckpointMode, EndOfInput, Watermark
+from lockgate_taskmanager.barrier.events import BarrierOvertakes
 from lockgate_taskmanager.exchange.elements import ChannelId, Element
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.output_set import OutputSet
@@ -23,7 +24,7 @@ class Inputs:
     def __init__(self, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> None:
         self.gate = InputGate([ChannelId("a", 0), ChannelId("a", 1)], lambda _: None)
         self.steps: list[Step] = []
-        self.input = SubtaskInput(self.gate, mode, None, self.steps.append)
+        self.input = SubtaskInput(self.gate, mode, None, frozenset(), self.steps.append)
 
     def take(self, *elements: tuple[int, Element]) -> list[Step]:
         self.steps.clear()
@@ -75,3 +76,16 @@ def test_a_poll_is_bounded_only_where_barriers_overtake() -> None:
             inputs.gate.put(channel, large)
         found[mode] = len(inputs.input.poll(0))
     assert found == {CheckpointMode.EXACTLY_ONCE: 2, CheckpointMode.UNALIGNED: 1}
+
+
+def test_a_barrier_overtakes_no_records_that_were_moved_from_another_parallelism() -> None:
+    inputs, barrier = Inputs(CheckpointMode.UNALIGNED), Barrier(3, unaligned=True)
+    inputs.gate.put_first([(1, ROWS)])
+    inputs.gate.put(0, MORE)
+    inputs.input.barrier(BarrierOvertakes(barrier), 5)
+    assert inputs.steps == []
+    moved, overtook = inputs.take(*inputs.input.poll(0))
+    assert tables(moved) == (("a", ROWS),)
+    assert overtook == on.BarrierOvertook(barrier, 5, frozenset())
+    (behind,) = inputs.take(*inputs.input.poll(0))
+    assert tables(behind) == (("a", MORE),)

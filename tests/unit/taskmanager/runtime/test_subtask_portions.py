@@ -80,7 +80,8 @@ class Portioned:
         self.story.append(f"snapshot {checkpoint_id}")
         return Stored()
 
-    def commit(self, checkpoint_id: int) -> None: ...
+    def commit(self, checkpoint_id: int) -> bool:  # noqa: ARG002
+        return False
 
     def counters(self) -> tuple[()]:
         return ()

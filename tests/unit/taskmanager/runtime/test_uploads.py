@@ -10,6 +10,7 @@ import pytest
 from lockgate_proto.messages import SubtaskState
 from lockgate_taskmanager.runtime.uploads import SnapshotUploads
 from lockgate_taskmanager.state.backend import remove_checkpoint
+from lockgate_taskmanager.task.program import StateRefused
 
 
 class _Slow:
@@ -114,3 +115,20 @@ def test_an_upload_that_is_acknowledged_just_when_it_is_given_up_stays() -> None
         assert not uploads.close(0)
         given_up.set()
     assert discarded == []
+
+
+class _Refused(_Slow):
+    """A snapshot of a state that cannot be stored."""
+
+    def persist(self) -> SubtaskState:
+        raise StateRefused("it cannot be pickled")
+
+
+def test_a_state_that_cannot_be_stored_is_not_declined_but_ends_the_attempt(tmp_path: Path) -> None:
+    reported: list[object] = []
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, reported.append)
+        uploads.keep(1, _Refused(tmp_path, 1))
+        uploads.start(1)
+    assert reported == []
+    assert str(uploads.refused) == "it cannot be pickled"

@@ -45,8 +45,7 @@ def new(
 
     def make(*jobs: PrepareJob, first_after_s: float = NEVER_S, samples: int = 0) -> Warmup:
         monkeypatch.setattr(warmup, "FIRST_AFTER_S", first_after_s)
-        monkeypatch.setattr(warmup, "SAMPLES", samples)
-        warmer = Warmup(factory, str(tmp_path), lambda: tuple(running))
+        warmer = Warmup(factory, str(tmp_path), lambda: tuple(running), samples)
         made.append(warmer)
         for job in jobs:
             warmer.learn(job)
@@ -263,9 +262,7 @@ def test_another_run_of_the_job_is_performed(factory: FakeProgramFactory, new: N
     assert warmed(factory, "job") == 2 * WHOLE
 
 
-def test_what_the_leader_says_of_a_job_while_it_is_performed_is_old_when_it_is_done(
-    factory: FakeProgramFactory, new: New
-) -> None:
+def test_advice_during_a_warm_up_is_outdated_when_that_ends(factory: FakeProgramFactory, new: New) -> None:
     made: list[Warmup] = []
     is_made = threading.Event()
 
@@ -303,7 +300,7 @@ def test_a_job_that_failed_is_not_tried_again(factory: FakeProgramFactory, new: 
     assert factory.calls_of("bad").count("open count-0") == 1
 
 
-def test_of_very_many_performed_jobs_the_oldest_is_forgotten(
+def test_beyond_the_limit_the_oldest_warmed_up_job_is_forgotten(
     factory: FakeProgramFactory, new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warmup, "REMEMBERED", 2)
@@ -313,7 +310,7 @@ def test_of_very_many_performed_jobs_the_oldest_is_forgotten(
     assert [warmed(factory, key) for key in ("a", "c")] == [2 * WHOLE, WHOLE]
 
 
-def test_of_very_many_jobs_the_newest_are_performed(
+def test_beyond_the_limit_only_the_newest_jobs_are_warmed_up(
     factory: FakeProgramFactory, new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warmup, "JOBS", 2)
@@ -374,5 +371,5 @@ def test_an_authors_function_that_hangs_does_not_keep_the_process_from_ending(
 
 
 def test_stopping_before_it_was_started_is_fine(factory: FakeProgramFactory, tmp_path: Path) -> None:
-    Warmup(factory, str(tmp_path), lambda: ()).stop()
+    Warmup(factory, str(tmp_path), lambda: (), 1).stop()
     assert factory.calls == []

@@ -51,7 +51,7 @@ def test_a_long_range_is_cut_where_it_is_asked_for() -> None:
     assert records.of([(10, 20), (999_998, 1_000_003)]) == [b"0,10,19\n", b"0,999998,999999\n", b"2,5,7\n"]
 
 
-def test_what_is_left_beside_some_records() -> None:
+def test_ranges_remain_around_excluded_records() -> None:
     assert without([], 0, 3) == [(0, 3)]
     assert without([0, 1, 4, 9], 0, 10) == [(2, 4), (5, 9)]
     assert without([5], 5, 6) == []

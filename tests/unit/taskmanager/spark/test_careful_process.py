@@ -130,7 +130,7 @@ def test_failures_are_reported_by_number_with_their_messages() -> None:
     )
     place = f"line {line} of test_careful_process.py, in process"
     assert found[0][1] == f"the Python function raised ValueError: no -2 ({place})"
-    assert "emitted a value for column 'n' that is not a int64" in found[1][1]
+    assert "emitted a value for column 'n' that is not of type int64" in found[1][1]
 
 
 def test_numbers_continue_over_batches() -> None:
@@ -144,3 +144,27 @@ def test_outages_and_timers_are_no_records() -> None:
             outcome(CarefulRunner, batch((0, "a", value)))
     with pytest.raises(KeyError, match="timer"):
         outcome(CarefulRunner, batch((0, "a", 1), watermark=NEVER - 1))
+
+
+class Refilled:
+    """Emits the same objects for each record, with other contents."""
+
+    def __init__(self, as_dict: bool) -> None:
+        self._seen: list[int] = []
+        self._buffer = bytearray(1)
+        self._as_dict = as_dict
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:  # noqa: ARG002
+        self._seen.append(row["v"])
+        self._buffer[0] = row["v"]
+        yield {"seen": self._seen, "buffer": self._buffer} if self._as_dict else (self._seen, self._buffer)
+        self._buffer[0] = 0
+
+
+@pytest.mark.parametrize("kind", [Runner, CarefulRunner])
+@pytest.mark.parametrize("as_dict", [True, False])
+def test_an_emitted_object_may_be_changed_and_emitted_again(kind: type[Runner], as_dict: bool) -> None:
+    result = pa.schema([("seen", pa.list_(pa.int64())), ("buffer", pa.binary())])
+    runner = kind(Refilled(as_dict), (), KEYS, RECORDS, result)
+    rows = pa.Table.from_batches(list(runner.run(iter([batch((0, "a", 1), (0, "a", 2))])))).to_pylist()
+    assert [(row["seen"], row["buffer"]) for row in rows] == [([1], b"\x01"), ([1, 2], b"\x02")]

@@ -21,7 +21,7 @@ from lockgate_taskmanager.spark.sinks.transaction import SinkContext
 from lockgate_taskmanager.spark.sources.custom import ConnectorFailed, CustomReader, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.state.backend import InlineBackend
-from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
+from lockgate_taskmanager.task.program import Backlog, DataError, Exhausted, Idle, StateUnreadable, UserError
 from pyspark import cloudpickle
 
 from tests.connectors import JsonFolder, Squares
@@ -52,6 +52,14 @@ def test_every_split_is_read_to_its_end_once(form: str) -> None:
     source = reader(Squares(3, 500, form=form), SplitState("a", 0, 3), SplitState("b", 0, 500), SplitState("c", 0, 0))
     assert sorted(read_all(source)) == [("a", n) for n in range(3)] + [("b", n) for n in range(500)]
     assert source.splits() == (SplitState("a", 3, 3), SplitState("b", 500, 500), SplitState("c", 0, 0))
+
+
+def test_the_backlog_of_a_python_source_is_the_splits_with_known_ends() -> None:
+    source = reader(Squares(3, 500), SplitState("a", 0, 3), SplitState("b", 0, 500), SplitState("c", 0, 0))
+    assert source.unread(0) == Backlog(splits=2)
+    read_all(source)
+    assert source.unread(0) == Backlog(splits=0)
+    assert reader(Squares(3), SplitState("a", 0, -1)).unread(0) == Backlog()
 
 
 def test_splits_take_turns() -> None:

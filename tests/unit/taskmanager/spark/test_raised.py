@@ -36,7 +36,7 @@ def test_a_function_without_a_name_is_named_by_its_line_and_no_frame_by_nothing(
     assert raised(ValueError("never raised")) == "the Python function raised ValueError: never raised"
 
 
-def test_of_a_chain_of_errors_the_last_counts() -> None:
+def test_the_last_of_a_chain_of_errors_counts() -> None:
     first = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyError: 1\n'
     second = 'Traceback (most recent call last):\n  File "b.py", line 2, in g\nValueError: 2'
     text = f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{second}"

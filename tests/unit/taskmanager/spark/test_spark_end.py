@@ -30,7 +30,7 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
-def test_what_ends_with_its_input_ends_in_its_own_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_ends_with_its_input_is_not_killed(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     assert sessions.end(start("sh", "-c", "cat; exit 7")) == 7
     assert caplog.messages == []
 

@@ -48,7 +48,7 @@ def test_spark_is_closed_unless_its_own_configuration_says_otherwise(launched: d
     assert not launched.get("spark.authenticate"), "a file of Spark's may say otherwise"
 
 
-def test_where_no_secret_is_wanted_there_is_no_encryption_that_needs_one(launched: dict[str, str]) -> None:
+def test_without_authentication_encryption_is_off(launched: dict[str, str]) -> None:
     assert configured({"spark.authenticate": "false"}).get("spark.network.crypto.enabled") == "false"
     assert not launched.get("spark.network.crypto.enabled")
 

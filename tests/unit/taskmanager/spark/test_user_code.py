@@ -56,7 +56,7 @@ def test_nothing_is_raised_outside_the_authors_code() -> None:
     assert not user_code.end(here)
 
 
-def test_what_was_on_its_way_is_not_raised_behind_the_authors_code() -> None:
+def test_a_pending_cancellation_is_not_raised_after_the_authors_code() -> None:
     for _ in range(200):
         try:
             with user_code.may_be_ended():

@@ -72,7 +72,7 @@ class Later:
         return self._found[0]
 
 
-def test_what_was_given_back_is_taken_over_by_the_next_attempt() -> None:
+def test_a_returned_workbench_is_reused_by_the_next_attempt() -> None:
     shop = Shop()
     workbench = shop.cache.check_out(VERTEX, 0, FOREVER_S)
     shop.cache.check_in(VERTEX, 0, workbench)

@@ -42,7 +42,7 @@ def test_each_look_returns_the_changes_since_the_one_before() -> None:
 
 
 def test_a_repeated_request_gets_the_same_answer() -> None:
-    """The first answer may be lost with its stream: what it has told would be known here and nowhere else."""
+    """The first answer may be lost with its stream: what it has reported would be known here and nowhere else."""
     folder, listing = Folder("a"), SplitListing(names_of)
     first = listing.answer(request(1), folder.look)
     folder.names += ["b"]
@@ -69,7 +69,7 @@ def test_a_leader_without_request_counts_sends_the_known_splits_each_time() -> N
     assert names(listing.answer(request(0), folder.look)) == ["a", "b"]
 
 
-def test_what_the_files_of_a_snapshot_know_is_known() -> None:
+def test_splits_in_the_files_of_a_snapshot_are_known() -> None:
     folder, listing = Folder("a", "b", "c"), SplitListing(names_of)
     first = DiscoverSplits(ATTEMPT, "v", ("a",), 1, (StateHandle(path="b"),))
     assert names(listing.answer(first, folder.look)) == ["c"]

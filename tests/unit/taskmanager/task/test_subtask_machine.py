@@ -52,6 +52,13 @@ def test_a_whole_checkpoint_in_its_order() -> None:
     assert machine.handle(on.CommitDone(1), 141) == [do.ReportCommitted(1)]
 
 
+def test_the_leader_is_notified_whether_a_commit_had_output() -> None:
+    machine = _source()
+    _acked(machine, 1)
+    machine.handle(on.CompleteReceived(ME, 1), 0)
+    assert machine.handle(on.CommitDone(1, has_output=True), 0) == [do.ReportCommitted(1, has_output=True)]
+
+
 def test_a_snapshot_builds_on_the_newest_complete_checkpoint_unless_it_is_to_be_full() -> None:
     machine = _source()
     _acked(machine, 1)
@@ -250,6 +257,22 @@ def test_an_abort_of_another_attempt_changes_nothing() -> None:
     _acked(machine, 1)
     assert machine.handle(on.AbortReceived(OLD, 1), 0) == []
     assert machine.handle(on.CompleteReceived(ME, 1), 0) == [do.Commit(1)]
+
+
+def test_an_abort_with_all_earlier_ones_drops_each_of_them_and_spares_what_is_being_committed() -> None:
+    machine = _source()
+    for number in (1, 2, 3):
+        _acked(machine, number)
+    machine.handle(on.CompleteReceived(ME, 1), 0)
+    abort = on.AbortReceived(ME, 7, and_earlier=True)
+    release = do.StopAlignment(7, and_earlier=True)
+    assert machine.handle(abort, 0) == [release, do.DropSnapshot(2), do.DropSnapshot(3)]
+    assert machine.handle(on.CommitDone(1), 0) == [do.ReportCommitted(1)]
+    assert machine.handle(on.CompleteReceived(ME, 3), 0) == []
+    assert machine.handle(_trigger(7), 0) == [], "a trigger that arrives late"
+    assert machine.handle(_trigger(8), 0) == [do.TakeSnapshot(8, 0, False)]
+    assert machine.handle(abort, 0) == [release], "the eighth goes on"
+    assert machine.handle(on.AbortReceived(OLD, 9, and_earlier=True), 0) == []
 
 
 def test_an_abort_during_the_commit_does_not_take_it_back() -> None:

@@ -55,6 +55,24 @@ def test_an_ended_channel_delays_no_watermark_and_the_last_end_is_the_end_of_tim
     assert combined.ended(0) == Watermark(MAX_WATERMARK)
 
 
+def test_a_silent_channel_neither_holds_event_time_back_nor_advances_it() -> None:
+    combined = ChannelWatermarks(2, silent=frozenset({1}))
+    assert combined.arrived(0, Watermark(50)) == Watermark(50)
+    assert combined.arrived(1, Watermark(20)) is None
+    assert combined.arrived(1, Watermark(90)) is None
+    assert combined.arrived(1, Watermark(95, idle=True)) is None
+    assert combined.arrived(0, Watermark(60, idle=True)) == Watermark(60, idle=True)
+    assert combined.ended(1, drained=True) is None
+    assert combined.ended(0, drained=True) == Watermark(MAX_WATERMARK)
+
+
+def test_when_all_others_have_ended_a_silent_channel_has_nothing_to_wait_for() -> None:
+    combined = ChannelWatermarks(3, silent=frozenset({0}))
+    assert combined.ended(1) is None
+    assert combined.ended(2) == Watermark(MAX_WATERMARK)
+    assert combined.arrived(0, Watermark(5)) is None
+
+
 def test_the_least_advanced_split_counts_and_one_that_was_not_read_holds_back() -> None:
     known = SplitWatermarks(5, 0)
     known.assign([split("a"), split("b")])

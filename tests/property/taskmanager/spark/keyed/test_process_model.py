@@ -154,12 +154,12 @@ class ModelKey:
         self.register_processing_time, self.delete_processing_time = self.wall.add, self.wall.discard
 
     def visit(self, records: list[Record], watermark: int, now: int) -> list[str]:
-        told = []
+        lines = []
         for item in (self.value, self.listed, self.mapped, self.brief, self.fading, self.passing):
             item.drop(now)
         for _, op, n in records:
             act(op, n, self, self)
-            told.append(f"{op} {n}: {self.view(watermark, now)}")
+            lines.append(f"{op} {n}: {self.view(watermark, now)}")
         for is_event, times, bound in ((True, self.event, watermark), (False, self.wall, now)):
             last = -(1 << 70)
             known = set(times)  # at the end of the input, only these
@@ -167,8 +167,8 @@ class ModelKey:
                 last = min(due)
                 times.discard(last)
                 follow(is_event, last, self)
-                told.append(f"{is_event} {last}: {self.view(watermark, now)}")
-        return told
+                lines.append(f"{is_event} {last}: {self.view(watermark, now)}")
+        return lines
 
     def view(self, watermark: int, now: int) -> str:
         plain = (self.value.get(), self.listed.values(), self.mapped.items())
@@ -269,8 +269,8 @@ class World:
         if self.failures < failures:  # a timer that a timer has set for the past goes off when its key is visited next
             while (later := self.whole(self.store.tick(self.now))) is not None:
                 extend(found, seen(later))
-            while told := self.visits():
-                extend(wanted, told)
+            while more := self.visits():
+                extend(wanted, more)
         assert found == wanted
 
     def visits(self) -> Out:
@@ -301,10 +301,10 @@ class World:
         self.store = ProcessStore(SPEC, rows, InProcess())
 
 
-def extend(told: Out, more: Out) -> None:
+def extend(out: Out, more: Out) -> None:
     """Adds what is reported later, key by key."""
     for key, some in more.items():
-        told[key] = [*told.get(key, []), *some]
+        out[key] = [*out.get(key, []), *some]
 
 
 def seen(table: pa.Table) -> Out:
@@ -394,16 +394,16 @@ def test_a_rescale_takes_no_key_back_in_event_time(backend: str) -> None:
             store.close()
         for attempt in range(2):  # of both; then of the one, which had not caught up
             store = ProcessStore(SPEC, rows.restored(SPEC, states, 1), InProcess())
-            for key, told in merged(store, "value", 1, half_of).items():
-                assert told[0].split()[-2] == ("20" if half_of[key] else "1000")
+            for key, lines in merged(store, "value", 1, half_of).items():
+                assert lines[0].split()[-2] == ("20" if half_of[key] else "1000")
             frozen = store.snapshot(SnapshotOrder())
             states = [frozen.persist(2 + attempt, make_backend(choice, str(folder), f"n{attempt}").writer(2 + attempt))]
             if not attempt:
                 store.close()
         fired = seen(store.advance(600))
         assert set(fired) == {key for key, half in half_of.items() if half}, "those of the others have fired"
-        for key, told in merged(store, "event", 703, half_of).items():
-            assert told[0].split()[-2] == ("600" if half_of[key] else "1000")
-            assert len(told) == (1 if half_of[key] else 2), "a timer that is due already for these fires at once"
-        assert all(told[0].split()[-2] == "1000" for told in seen(store.advance(1000)).values())
+        for key, lines in merged(store, "event", 703, half_of).items():
+            assert lines[0].split()[-2] == ("600" if half_of[key] else "1000")
+            assert len(lines) == (1 if half_of[key] else 2), "a timer that is due already for these fires at once"
+        assert all(lines[0].split()[-2] == "1000" for lines in seen(store.advance(1000)).values())
         store.close()

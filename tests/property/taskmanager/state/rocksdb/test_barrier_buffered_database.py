@@ -85,7 +85,7 @@ def test_buffered_writes_are_read_and_a_copy_shows_its_barrier(
             assert _content(copy) == wanted
 
 
-def test_what_was_held_back_is_written_with_the_batches_that_follow_and_not_at_once() -> None:
+def test_held_rows_are_written_with_the_following_batches_and_not_at_once() -> None:
     with _database(held_rows=1_000, rows_a_write=3) as database:
         copy = database.copy()
         database.write({b"%03d" % number: b"x" for number in range(100)})

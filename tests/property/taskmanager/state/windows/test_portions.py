@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import SlidingWindow, TumblingWindow
+from lockgate_proto.messages import TumblingWindow
 
 from tests.property.taskmanager.state.windows import test_unequal_clocks as unequal
 from tests.property.taskmanager.state.windows import test_windowed_state as windows
@@ -22,9 +22,7 @@ broken = st.lists(st.integers(0, 4), max_size=20)
 
 @settings(max_examples=200, deadline=None)
 @given(*unequal.window_plans, broken)
-def test_windows(
-    kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any], broken: list[int]
-) -> None:
+def test_windows(kind: windows.Kind, lateness: int, parallelism: int, plan: list[Any], broken: list[int]) -> None:
     with split_up(True):
         unequal.compare_windows("memory", kind, lateness, parallelism, plan, broken)
 
@@ -32,7 +30,7 @@ def test_windows(
 @settings(max_examples=40, deadline=None)
 @given(*unequal.window_plans, broken)
 def test_windows_in_rocksdb(
-    kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any], broken: list[int]
+    kind: windows.Kind, lateness: int, parallelism: int, plan: list[Any], broken: list[int]
 ) -> None:
     with split_up(True):
         unequal.compare_windows("rocksdb", kind, lateness, parallelism, plan, broken)

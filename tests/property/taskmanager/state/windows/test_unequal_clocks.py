@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import SlidingWindow, TumblingWindow
+from lockgate_proto.messages import TumblingWindow
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.event_clock import EventClock
 from lockgate_taskmanager.state.format import state_file
@@ -44,7 +44,7 @@ session_plans = (sessions.gaps, sessions.latenesses, parallelisms, steps)
 @settings(max_examples=200, deadline=None)
 @given(*window_plans)
 def test_windows_fire_once_after_a_change_of_their_subtask(
-    kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
+    kind: windows.Kind, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("memory", kind, lateness, parallelism, plan)
 
@@ -52,7 +52,7 @@ def test_windows_fire_once_after_a_change_of_their_subtask(
 @settings(max_examples=40, deadline=None)
 @given(*window_plans)
 def test_windows_in_rocksdb_fire_once_after_a_change_of_their_subtask(
-    kind: TumblingWindow | SlidingWindow, lateness: int, parallelism: int, plan: list[Any]
+    kind: windows.Kind, lateness: int, parallelism: int, plan: list[Any]
 ) -> None:
     compare_windows("rocksdb", kind, lateness, parallelism, plan)
 
@@ -75,7 +75,7 @@ def test_sessions_in_rocksdb_fire_once_after_a_change_of_their_subtask(
 
 def compare_windows(
     where: str,
-    kind: TumblingWindow | SlidingWindow,
+    kind: windows.Kind,
     lateness: int,
     parallelism: int,
     plan: list[Any],

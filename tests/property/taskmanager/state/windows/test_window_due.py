@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 from lockgate_taskmanager.state.windows.shape import WindowShape
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
-shapes = st.builds(
-    lambda slide, size, offset: WindowShape(size, slide, offset % slide, 0),
-    st.integers(1, 12),
-    st.integers(1, 40),
-    st.integers(0, 11),
+shapes = st.one_of(
+    st.builds(
+        lambda slide, size, offset: WindowShape(size, slide, offset % slide, 0),
+        st.integers(1, 12),
+        st.integers(1, 40),
+        st.integers(0, 11),
+    ),
+    st.builds(
+        lambda step, steps, offset: WindowShape(step * steps, step, offset % (step * steps), 0, is_cumulating=True),
+        st.integers(1, 12),
+        st.integers(1, 6),
+        st.integers(0, 40),
+    ),
 )
 times = st.one_of(st.integers(-60, 120), st.sampled_from([MIN_WATERMARK, MAX_WATERMARK]))
 
@@ -27,6 +35,18 @@ def test_due_are_the_ends_of_all_windows_of_all_panes(
     before, now = min(number, two), max(number, two)
     expected = {end for pane in panes for end in shape.ends(pane) if before + 1 < end <= now + 1}
     assert shape.due(panes, before, now) == sorted(expected)
+    assert shape.next_due(panes, before) == min(
+        (end for pane in panes for end in shape.ends(pane) if before + 1 < end), default=None
+    )
+
+
+@given(shapes, st.integers(-100, 100))
+def test_a_window_consists_of_the_panes_that_it_holds(shape: WindowShape, place: int) -> None:
+    pane = shape.offset_ms + place * shape.pane_ms
+    for end in shape.ends(pane):
+        assert shape.start(end) <= pane < end
+        assert pane in shape.panes(end)
+        assert all(end in shape.ends(other) for other in shape.panes(end))
 
 
 class Counted(Sequence[int]):

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lockgate_proto.messages import (
     CheckpointKind,
+    CumulatingWindow,
     IntervalJoin,
     JoinSide,
     KeyedAggregate,
@@ -46,7 +47,12 @@ from tests.property.taskmanager.state.windows import test_windowed_state as wind
 from tests.property.taskmanager.state.windows.window_homes import fired as due_in
 from tests.property.taskmanager.state.windows.window_homes import rows_of_savepoint, split_up
 
-KINDS = {"tumbling": TumblingWindow(10, 3), "sliding": SlidingWindow(10, 4), "session": SessionWindow(6)}
+KINDS = {
+    "tumbling": TumblingWindow(10, 3),
+    "sliding": SlidingWindow(10, 4),
+    "session": SessionWindow(6),
+    "cumulating": CumulatingWindow(12, 4, 2),
+}
 PARTS = (range(3), range(3, 4), range(4, GROUPS))
 FAR = 5_000  # where what makes increments worth it waits till the end
 BASE = [(f"base{number}", FAR + number % 40) for number in range(80)]
@@ -135,9 +141,9 @@ class WindowWorld(TimeWorld):
 
     def require_same(self, stores: Sequence[Any], model: Any, watermark: int) -> None:
         """What fires in all stores together is what fires in the model."""
-        told = sorted((row for store in stores for row in self.models.as_pairs(due_in(store, watermark))), key=repr)
+        emitted = sorted((row for store in stores for row in self.models.as_pairs(due_in(store, watermark))), key=repr)
         fired = model.advance(watermark)
-        assert told == (sorted(fired.items(), key=repr) if isinstance(fired, dict) else fired)
+        assert emitted == (sorted(fired.items(), key=repr) if isinstance(fired, dict) else fired)
 
     def check(self) -> None:
         for checkpoint in self.completed.all():

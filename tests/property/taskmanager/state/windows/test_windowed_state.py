@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CumulatingWindow,
     KeyedAggregate,
     SlidingWindow,
     TumblingWindow,
@@ -38,10 +39,11 @@ SCHEMA = pa.schema(
 )
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Record = tuple[str | None, int | None, int]  # key, event time, value
+Kind = TumblingWindow | SlidingWindow | CumulatingWindow
 Result = tuple[str | None, int, int]  # key, start, end
 
 
-def operator(kind: TumblingWindow | SlidingWindow, lateness: int) -> KeyedAggregate:
+def operator(kind: Kind, lateness: int) -> KeyedAggregate:
     aggregates = (
         Aggregate("n", AggregateFunction.COUNT, ""),
         Aggregate("s", AggregateFunction.SUM, "v"),
@@ -72,9 +74,10 @@ def as_pairs(table: pa.Table) -> list[tuple[Result, tuple[int, int, int]]]:
 class Naive:
     """Every accepted record, assigned to windows one by one."""
 
-    def __init__(self, kind: TumblingWindow | SlidingWindow, lateness: int) -> None:
+    def __init__(self, kind: Kind, lateness: int) -> None:
         self.size = kind.size_ms
         self.slide = kind.slide_ms if isinstance(kind, SlidingWindow) else kind.size_ms
+        self.step = kind.step_ms if isinstance(kind, CumulatingWindow) else 0
         self.offset, self.lateness = kind.offset_ms, lateness
         self.windows: dict[Result, list[int]] = defaultdict(list)
         self.fired: set[Result] = set()
@@ -89,8 +92,15 @@ class Naive:
         return end - 1 > max(self.gone, self.watermark - self.lateness)
 
     def ends(self, time: int) -> list[int]:
+        return [end for _, end in self.bounds(time)]
+
+    def bounds(self, time: int) -> list[tuple[int, int]]:
+        """Start and end of each window that holds a time."""
         last = time - (time - self.offset) % self.slide
-        return [start + self.size for start in range(last, time - self.size, -self.slide)]
+        if self.step:
+            ends = range(last + self.step, last + self.size + 1, self.step)
+            return [(last, end) for end in ends if end > time]
+        return [(start, start + self.size) for start in range(last, time - self.size, -self.slide)]
 
     def add(self, records: list[Record]) -> dict[Result, tuple[int, int, int]]:
         again = set()
@@ -98,8 +108,8 @@ class Naive:
             if time is None or not self.is_kept(max(self.ends(time))):
                 self.dropped += 1
                 continue
-            for end in self.ends(time):
-                name = (key, end - self.size, end)
+            for start, end in self.bounds(time):
+                name = (key, start, end)
                 if self.is_kept(end):
                     self.windows[name].append(value)
                     if end - 1 <= self.watermark:
@@ -117,7 +127,15 @@ class Naive:
 
 
 kinds = st.sampled_from(
-    [TumblingWindow(10), TumblingWindow(7, 3), SlidingWindow(10, 2), SlidingWindow(6, 4, 1), SlidingWindow(9, 9)]
+    [
+        TumblingWindow(10),
+        TumblingWindow(7, 3),
+        SlidingWindow(10, 2),
+        SlidingWindow(6, 4, 1),
+        SlidingWindow(9, 9),
+        CumulatingWindow(12, 3),
+        CumulatingWindow(10, 5, 7),
+    ]
 )
 keys = st.sampled_from(["a", "b", "c", "dd", None])
 records = st.lists(
@@ -152,16 +170,14 @@ def drawn(choice: random.Random) -> list[Any]:
 
 @settings(max_examples=100, deadline=None)
 @given(*lives)
-def test_long_lives_of_windows_agree_with_the_model(
-    kind: TumblingWindow | SlidingWindow, lateness: int, seed: int
-) -> None:
+def test_long_lives_of_windows_agree_with_the_model(kind: Kind, lateness: int, seed: int) -> None:
     compare("memory", kind, lateness, drawn(random.Random(seed)))
 
 
 @settings(max_examples=30, deadline=None)
 @given(*lives, st.booleans())
 def test_long_lives_of_windows_in_rocksdb_agree_with_the_model(
-    kind: TumblingWindow | SlidingWindow, lateness: int, seed: int, is_split: bool
+    kind: Kind, lateness: int, seed: int, is_split: bool
 ) -> None:
     with split_up(is_split):
         compare("rocksdb", kind, lateness, drawn(random.Random(seed)))
@@ -169,22 +185,20 @@ def test_long_lives_of_windows_in_rocksdb_agree_with_the_model(
 
 @settings(max_examples=300, deadline=None)
 @given(*plans)
-def test_windowed_state_agrees_with_a_model_that_keeps_every_record(
-    kind: TumblingWindow | SlidingWindow, lateness: int, plan: list[Any]
-) -> None:
+def test_windowed_state_agrees_with_a_model_that_keeps_every_record(kind: Kind, lateness: int, plan: list[Any]) -> None:
     compare("memory", kind, lateness, plan)
 
 
 @settings(max_examples=50, deadline=None)
 @given(*plans, st.booleans())
 def test_windows_in_rocksdb_agree_with_a_model_that_keeps_every_record(
-    kind: TumblingWindow | SlidingWindow, lateness: int, plan: list[Any], is_split: bool
+    kind: Kind, lateness: int, plan: list[Any], is_split: bool
 ) -> None:
     with split_up(is_split):
         compare("rocksdb", kind, lateness, plan)
 
 
-def compare(where: str, kind: TumblingWindow | SlidingWindow, lateness: int, plan: list[Any]) -> None:
+def compare(where: str, kind: Kind, lateness: int, plan: list[Any]) -> None:
     """Plays a plan with both and compares all they say."""
     aggregate = operator(kind, lateness)
     assert aggregate.window is not None

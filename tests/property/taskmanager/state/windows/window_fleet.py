@@ -44,9 +44,9 @@ class Fleet:
         """Those of a subtask."""
         return [key for key in keys if group_of(key) in self._ranges[subtask]]
 
-    def merge(self, told: list[Any], partial: Callable[[list[Any]], pa.Table]) -> list[Merged]:
-        """Each subtask gets what `partial` makes of its records. told: all, each with its key first."""
-        shares = [[item for item in told if item[0] in self.keys(number)] for number in range(len(self.subtasks))]
+    def merge(self, records: list[Any], partial: Callable[[list[Any]], pa.Table]) -> list[Merged]:
+        """Each subtask gets what `partial` makes of its records. records: all, each with its key first."""
+        shares = [[item for item in records if item[0] in self.keys(number)] for number in range(len(self.subtasks))]
         return [
             subtask.merge(self._hashed(partial(share))) for subtask, share in zip(self.subtasks, shares, strict=True)
         ]

@@ -103,8 +103,8 @@ def test_a_checkpoint_is_one_entry_of_the_log_that_says_whose_it_is(
     ]
     names = {Path(uri).name for uri in DeltaTable(tmp_path).file_uris()}
     assert names == {"part-run-7-op-0-0.parquet", "part-run-7-op-0-1.parquet", "part-run-8-op-0-0.parquet"}
-    (told,) = DeltaTable(tmp_path).history(1)
-    assert told["userMetadata"] == "lockgate job job, checkpoint 8, op 0"
+    (entry,) = DeltaTable(tmp_path).history(1)
+    assert entry["userMetadata"] == "lockgate job job, checkpoint 8, op 0"
     sink.close()
     assert not (tmp_path / "_staging").exists()
 

@@ -181,8 +181,8 @@ def test_committing_again_changes_nothing(case: Case) -> None:
     sink = case.attempt()
     sink.write(rows(("a", 1)))
     case.persist(sink.seal(1), 1)
-    sink.commit(1)
-    sink.commit(1)
+    assert sink.commit(1) is True, "there was output"
+    assert sink.commit(1) is False
     assert case.visible() == [("a", 1)]
 
 

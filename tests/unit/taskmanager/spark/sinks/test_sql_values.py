@@ -1,4 +1,4 @@
-"""What SQLite keeps: no two keys become one, and every value can be told from every other."""
+"""What SQLite keeps: no two keys become one, and every value differs from every other."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.spark import kafka_client
 from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
-from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
 
 from tests.kafka_broker import PARTITIONS, KafkaBroker
 
@@ -113,6 +113,31 @@ def test_offsets_cover_exactly_the_records_read(kafka: KafkaBroker, make: Make) 
     rest = read(second)
     both = pa.concat_tables([table, rest])
     assert both["offset"].to_pylist() == list(range(3_000))
+
+
+def test_the_backlog_is_the_records_up_to_the_ends(kafka: KafkaBroker, make: Make) -> None:
+    topic = filled(kafka, 3_000)
+    splits = tuple(SplitState(f"{topic}/{number}", 0, -1) for number in (0, 1))
+    reader = make(topic, splits, complete=False)
+    assert reader.unread(0) == Backlog(), "nothing has been fetched"
+    done = read(reader, budget_bytes=1, until=1).num_rows
+    for _ in range(LOOKS):
+        if reader.unread(0).records is not None:
+            break
+        found = reader.read(1, 0)
+        done += found.rows if isinstance(found, Reading) else 0
+    assert 0 < done < 6_000
+    assert reader.unread(0) == Backlog(records=6_000 - done)
+    read(reader, until=6_000 - done)
+    assert reader.unread(0) == Backlog(records=0)
+
+
+def test_the_backlog_of_a_bounded_source_ends_where_it_does(kafka: KafkaBroker, make: Make) -> None:
+    topic = filled(kafka)
+    reader = make(topic, (SplitState(f"{topic}/0", 4, 12), SplitState(f"{topic}/1", 20, 20)))
+    assert reader.unread(0) == Backlog(records=8)
+    read(reader)
+    assert reader.unread(0) == Backlog(records=0)
 
 
 def test_an_unbounded_source_continues_with_new_lines(kafka: KafkaBroker, make: Make) -> None:

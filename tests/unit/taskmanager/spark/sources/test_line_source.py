@@ -15,7 +15,7 @@ from lockgate_taskmanager.spark.sources import lines, listing
 from lockgate_taskmanager.spark.sources.lines import LineSource
 from lockgate_taskmanager.spark.sources.listing import SourceUnavailable, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
-from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
 
 
 def text(path: Path, **more: object) -> FileSource:
@@ -55,6 +55,40 @@ def test_the_end_is_reached_only_when_no_split_will_come(tmp_path: Path) -> None
     reader.assign((SplitState("a", 0, 2),), complete=True)
     assert isinstance(reader.read(10, 0), Reading)
     assert isinstance(reader.read(10, 0), Exhausted)
+
+
+def test_the_backlog_is_what_was_not_read_of_the_known_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n22\n")
+    (tmp_path / "b").write_text("333\n")
+    reader = opened(text(tmp_path))
+    assert reader.unread(0) == Backlog(bytes=9, splits=2)
+    reader.read(2, 0)
+    assert reader.unread(0) == Backlog(bytes=7, splits=2)
+    second = LineSource(text(tmp_path), ())
+    second.spec()
+    second.assign(reader.splits(), complete=True)
+    assert second.unread(0) == Backlog(bytes=7, splits=2)
+    read_all(second)
+    assert second.unread(0) == Backlog(bytes=0, splits=0)
+
+
+def test_the_backlog_of_watched_files_is_known_once_their_sizes_are(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    (tmp_path / "b").write_text("22\nhal")
+    reader = opened(text(tmp_path, continuous=True, poll_interval_ms=1))
+    assert reader.unread(0) == Backlog(splits=2)
+    reader.read(1, 0)
+    assert reader.unread(0) == Backlog(bytes=6, splits=1)
+    read_all(reader)
+    assert reader.unread(0) == Backlog(bytes=3, splits=0), "a line that is still being written"
+    with (tmp_path / "b").open("a") as file:
+        file.write("f\nmore\n")
+    (tmp_path / "a").unlink()
+    found = reader.read(1, 10_000)
+    assert isinstance(found, Reading)
+    assert reader.unread(0) == Backlog(bytes=5, splits=1)
+    read_all(reader, now_ms=20_000)
+    assert reader.unread(0) == Backlog(bytes=0, splits=0)
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])

@@ -16,7 +16,7 @@ from lockgate_taskmanager.spark.sources.generator import RangeSource
 from lockgate_taskmanager.spark.sources.listing import SourceUnavailable, discover
 from lockgate_taskmanager.spark.sources.parquet import ParquetSource
 from lockgate_taskmanager.spark.sources.reading import BatchSizer, Reading
-from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Backlog, DataError, Exhausted, Idle, UserError
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -43,6 +43,36 @@ def test_parquet_rows_once_across_row_groups_and_files(tmp_path: Path, budget: i
     assert rows_of(source, budget) == list(range(13))
     assert isinstance(source.read(budget, 0), Exhausted)
     assert source.splits() == (SplitState("a.parquet", 10, 10), SplitState("b.parquet", 3, 3))
+
+
+def test_the_backlog_of_parquet_is_rows_and_files(tmp_path: Path) -> None:
+    for name, rows in (("a", 10), ("b", 3)):
+        pq.write_table(pa.table({"x": list(range(rows))}), tmp_path / f"{name}.parquet", row_group_size=4)
+    source = ParquetSource(parquet(tmp_path), None)
+    source.spec()
+    source.assign((SplitState("a.parquet", 6, 10), SplitState("b.parquet", 0, 3)), complete=True)
+    source.assign((SplitState("b.parquet", 0, 3),), complete=True)  # said again
+    assert source.unread(0) == Backlog(records=7, splits=2)
+    source.read(8, 0)
+    assert source.unread(0) == Backlog(records=6, splits=2)
+    rows_of(source, 1_000)
+    assert source.unread(0) == Backlog(records=0, splits=0)
+
+
+def test_the_backlog_of_a_generator_is_what_is_due_or_left() -> None:
+    bounded = RangeSource(GeneratorSource(rows_per_partition=100))
+    bounded.assign((SplitState("0", 0, 100), SplitState("1", 60, 100)), complete=True)
+    assert bounded.unread(0) == Backlog(records=140)
+    endless = RangeSource(GeneratorSource())
+    endless.assign((SplitState("0", 0, -1),), complete=True)
+    assert endless.unread(0) == Backlog()
+    timed = RangeSource(GeneratorSource(rows_per_second=100))
+    timed.assign((SplitState("0", 0, -1),), complete=True)
+    timed.read(1_000_000, 0)
+    assert timed.unread(0) == Backlog(records=0)
+    assert timed.unread(2_000) == Backlog(records=200)
+    timed.read(1_000_000, 2_000)
+    assert timed.unread(2_000) == Backlog(records=0)
 
 
 def test_parquet_continues_in_the_middle_of_a_row_group(tmp_path: Path) -> None:

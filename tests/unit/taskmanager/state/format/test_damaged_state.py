@@ -48,7 +48,7 @@ def read(data: pa.Buffer) -> state_file.Stored:
     return state_file.read(data, "f", signature="signature", max_parallelism=8, wanted=range(8))
 
 
-def test_what_says_nothing_else_is_read() -> None:
+def test_an_unchanged_state_file_is_read() -> None:
     assert sum(batch.num_rows for batch in read(saying()).batches) == 100
 
 

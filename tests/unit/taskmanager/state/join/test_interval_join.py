@@ -92,7 +92,7 @@ def test_both_ends_of_the_interval_are_in_it(store: Make) -> None:
 def exact(*records: tuple[int, int | None], value: str) -> pa.Table:
     """Rows of key 1: (time in microseconds, the same as reported)."""
     table = rows(*((1, at // 1000) for at, _ in records), value=value)
-    micros = pa.array([told for _, told in records], pa.int64())
+    micros = pa.array([time for _, time in records], pa.int64())
     return table.append_column("__lockgate_micros", micros).set_column(1, value, micros)
 
 

@@ -239,7 +239,7 @@ def test_a_database_that_was_shared_out_and_put_together_again_has_each_row_once
 
 
 @pytest.mark.parametrize("order", [SnapshotOrder(), SAVEPOINT])
-def test_what_is_put_together_is_not_all_in_memory(
+def test_merged_snapshots_are_not_held_in_memory_as_a_whole(
     folder: JoinFolder, monkeypatch: pytest.MonkeyPatch, order: SnapshotOrder
 ) -> None:
     """However large the rows are: what is written at once tells."""

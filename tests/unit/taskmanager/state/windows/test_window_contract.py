@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import (
+    CumulatingWindow,
     KeyedAggregate,
     MemoryBackend,
     OperatorState,
@@ -23,7 +24,12 @@ from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 from ..test_store_contract import BACKENDS, GROUPS, SAVEPOINT, SUMS, TestingBackend
 
-KINDS = {"tumbling": TumblingWindow(10), "sliding": SlidingWindow(20, 10), "session": SessionWindow(10)}
+KINDS = {
+    "tumbling": TumblingWindow(10),
+    "sliding": SlidingWindow(20, 10),
+    "session": SessionWindow(10),
+    "cumulating": CumulatingWindow(20, 10),
+}
 OPEN = 1000  # where the windows are that stay
 IN_FILES = [name for name, choice in BACKENDS.items() if not isinstance(choice.backend, MemoryBackend)]
 
@@ -103,7 +109,9 @@ def test_chains_of_windows_can_be_divided_and_put_together(tmp_path: Path, backe
         parts: list[Any] = [testing.restored(operator, chained, groups=range_, number=2) for range_ in ranges]
         states = []
         for number, (part, groups) in enumerate(zip(parts, ranges, strict=True)):
-            assert part.advance(50).num_rows == (groups_of[7] in groups) * (2 if kind == "sliding" else 1)
+            assert part.advance(50).num_rows == (groups_of[7] in groups) * (
+                2 if kind in {"sliding", "cumulating"} else 1
+            )
             testing.stored(part, 3, SnapshotOrder(2), number)
             mine = [key for key in (3, 4, 5, 6) if groups_of[key] in groups]
             part.merge(sums(*((key, OPEN) for key in mine)))
@@ -140,7 +148,7 @@ def test_every_backend_reads_every_backends_savepoints_of_windows(
         before: Any = first.fresh(operator, sums((0, 0)).schema)
         before.merge(sums(*((key, OPEN) for key in everybody), (1, 0), (2, 40), (3, 40)))
         before.merge(sums((3, OPEN), (4, OPEN + 1) if kind == "session" else (4, OPEN)))
-        assert before.advance(29).num_rows == (2 if kind == "sliding" else 1)
+        assert before.advance(29).num_rows == (2 if kind in {"sliding", "cumulating"} else 1)
         savepoint = first.stored(before)
         assert savepoint.kind is StateKind.KEYED_STATE
         parts: list[Any] = [other.restored(operator, savepoint, groups=half) for half in (range(7), range(7, GROUPS))]
@@ -210,9 +218,9 @@ def test_records_without_a_time_are_emitted_with_the_late_ones(testing: TestingB
     merged = store.merge(sums((1, None), (1, OPEN), (3, 0)))
     found = []
     for item in (alone, merged):
-        told = {(row["k"], row["window_start"] is None, row["n"]) for row in item.late.to_pylist()}
-        assert item.dropped == item.late.num_rows == len(told)
+        late = {(row["k"], row["window_start"] is None, row["n"]) for row in item.late.to_pylist()}
+        assert item.dropped == item.late.num_rows == len(late)
         assert all((row["window_start"] is None) == (row["window_end"] is None) for row in item.late.to_pylist())
-        found.append(told)
+        found.append(late)
     assert found == [{("k1", True, 1), ("k2", True, 1)}, {("k1", True, 1), ("k3", False, 1)}]
     assert {value for values in fired(store).values() for value in values} == {(2, 2)}

@@ -1,0 +1,136 @@
+"""A function of windows: their records in keyed state, one Spark job for the calls of each portion that is due.
+
+records --> held until their windows are over --the records of key and window--> Spark: the function --> its output
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from lockgate_proto.messages import Operator, OperatorState, WindowProcess
+from pyspark import cloudpickle
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
+from lockgate_taskmanager.spark.declared import declared_frame
+from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.keyed import window_runner
+from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.workbench import Workbench
+from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
+from lockgate_taskmanager.state.contents.window_contents import Calls, WindowContents
+from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.firing import FiringInTime, Portion
+from lockgate_taskmanager.state.store import FrozenStore, Merged
+from lockgate_taskmanager.task.program import SnapshotOrder
+
+# Spark's Python workers need no installation of Lockgate; `process` registers the modules that both use
+cloudpickle.register_pickle_by_value(window_runner)  # type: ignore[no-untyped-call]
+
+
+class WindowPlan:
+    """The Spark job of a function of windows, over records of one schema. schema: of its output."""
+
+    def __init__(self, operator: Operator, records: pa.Schema, bench: Workbench) -> None:
+        """Raises UserError when the function cannot be loaded, or its schema is invalid."""
+        kind = operator.kind
+        assert isinstance(kind, WindowProcess)
+        where = named(operator)
+        loaded(kind.function, where, "its function", ("__call__",))
+        owner = f"{where}: its schema"
+        self.schema = passable_schema(declared_frame(bench.session, kind.schema, owner), owner)
+        require_unreserved(self.schema.names, owner)
+        self._records = records
+        named_so = {name.casefold(): name for name in records.names}
+        keys = tuple(named_so[key.casefold()] for key in kind.keys)
+        call = window_runner.calling(kind.function, keys, tuple(records.names), self.schema)
+
+        def build(frame: DataFrame) -> DataFrame:
+            with explained(where, frame.columns):
+                return frame.mapInArrow(call, from_arrow_schema(self.schema))
+
+        spec = LeafSpec(Form.TABLE, table=pa.schema([*records, *window_runner.INPUT]))
+        self._plan: Plan = bench.plan("windows", spec, build, where)
+
+    def run(self, calls: Sequence[Calls]) -> pa.Table:
+        """Calls the function. calls: of one portion, one or more."""
+        tables, first = [], 0
+        for some in calls:
+            columns = [pa.array(some.numbers + first), pa.array(some.starts), pa.array(some.ends)]
+            names = [*self._records.names, *window_runner.INPUT.names]
+            tables.append(pa.Table.from_arrays([*some.rows.columns, *columns], names))
+            first += int(some.numbers[-1]) + 1
+        result = self._plan.run(pa.concat_tables(tables).combine_chunks())
+        return pa.Table.from_arrays(result.columns, schema=self.schema)
+
+    def warm_up(self) -> None:
+        """Runs the job over no records."""
+        self._plan.warm_up()
+
+
+class WindowStore(FiringInTime):
+    """The state of a function of windows: merge holds records, advance calls the function with those of windows that
+    are over.
+    """
+
+    def __init__(self, contents: WindowContents, plan: WindowPlan) -> None:
+        self._contents, self._plan = contents, plan
+        self.clock, self.schema = contents.clock, plan.schema
+
+    @property
+    def partial_schema(self) -> pa.Schema:
+        """Of records: nothing is aggregated before the exchange."""
+        return self._contents.partial_schema
+
+    @property
+    def late_schema(self) -> pa.Schema:
+        """Of late records, which are passed on as they are."""
+        return self._contents.schema
+
+    def merge(self, partial: pa.Table) -> Merged:
+        accepted = self._contents.merge(partial)
+        late = accepted.late
+        return Merged(accepted.records, self.schema.empty_table(), late if late.num_rows else None, late.num_rows)
+
+    def warm_up(self) -> None:
+        self._plan.warm_up()
+
+    def snapshot(self, order: SnapshotOrder) -> FrozenStore:
+        return self._contents.snapshot(order)
+
+    def close(self) -> None:
+        self._contents.close()
+
+    def _fires(self, now_ms: int) -> Iterator[Portion]:
+        for portion in self._contents.due(now_ms):
+            fired = self._plan.run(portion.calls) if portion.calls else self.schema.empty_table()
+            yield Portion(fired, portion.is_settled, portion.is_last)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStores:
+    """The OperatorStores of a function of windows."""
+
+    operator: Operator
+    spec: ContentsSpec
+    factory: StoreFactory
+    bench: Workbench
+
+    def fresh(self, schema: pa.Schema) -> WindowStore:
+        spec = self.spec.within(schema)
+        return self._store(WindowContents(spec, self.factory.fresh(spec, schema), schema))
+
+    def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> WindowStore:
+        held = self.factory.restored(self.spec, states, checkpoint_id)
+        schema = held.restored_from[0].partial_schema
+        return self._store(WindowContents(self.spec.within(schema), held, schema))
+
+    def _store(self, contents: WindowContents) -> WindowStore:
+        try:
+            return WindowStore(contents, WindowPlan(self.operator, contents.schema, self.bench))
+        except BaseException:
+            contents.close()
+            raise

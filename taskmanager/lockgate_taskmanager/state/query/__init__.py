@@ -1,0 +1,1 @@
+"""Reads what a snapshot holds for single keys, without a store."""

@@ -1,0 +1,87 @@
+"""Keys as people write them, and values as JSON. Pure."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from lockgate_common.json_input import JsonError, parse_json
+
+from lockgate_taskmanager.task.program import UserError
+
+
+def key_of(text: str, keys: pa.Schema) -> pa.RecordBatch:
+    """A key as one row. text: a JSON list with a value for each column. Raises UserError with a sentence."""
+    try:
+        values = parse_json(text)
+    except JsonError as error:
+        raise UserError(f"the key {_short(text)} cannot be read: {error}") from error
+    names = ", ".join(keys.names)
+    if not isinstance(values, list) or len(values) != len(keys):
+        count = len(values) if isinstance(values, list) else 1
+        raise UserError(
+            f"the key {_short(text)} has {count} {'value' if count == 1 else 'values'}, and a key here has"
+            f" {len(keys)}: {names}"
+        )
+    columns = [pa.array([_cast(value, field)], field.type) for value, field in zip(values, keys, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=keys)
+
+
+def _cast(value: Any, field: pa.Field) -> pa.Scalar:
+    if value is None:
+        return pa.scalar(None, field.type)
+    is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+    is_binary = pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
+    refused = f"{_short(value)} is no value of the key column {field.name}, which is {field.type}{_advice(field.type)}"
+    if isinstance(value, list | dict) or ((is_text or is_binary) and not isinstance(value, str)):
+        raise UserError(refused)
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    try:
+        return pa.scalar(bytes.fromhex(text) if is_binary else text).cast(field.type)
+    except (pa.ArrowException, ValueError) as error:
+        raise UserError(refused) from error
+
+
+def _advice(kind: pa.DataType) -> str:
+    """How values of a type are written, where that is not obvious."""
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None:
+            return "; a time here has no offset, such as 2024-01-31T12:00:00"
+        return "; a time needs its offset, such as 2024-01-31T12:00:00Z"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return "; bytes are in hexadecimal, such as 0aff"
+    return ""
+
+
+def row_json(names: Sequence[str], columns: Sequence[pa.Array], row: int = 0) -> dict[str, Any]:
+    """A row as a JSON object."""
+    return {name: plain(column[row].as_py()) for name, column in zip(names, columns, strict=True)}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO form, decimals as text, bytes in hexadecimal, NaN and infinity as text."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(name): plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case decimal.Decimal() | datetime.timedelta():
+            return str(value)
+    return str(value)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")

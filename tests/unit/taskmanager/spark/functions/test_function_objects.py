@@ -1,0 +1,161 @@
+"""The object of a function per record is opened once and closed once, whatever happens in between."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from lockgate_proto.messages import (
+    ObjectForm,
+    ObjectIndex,
+    ObjectState,
+    Operator,
+    OperatorState,
+    RecordCall,
+    RecordForm,
+    RecordFunction,
+    StateKind,
+)
+from lockgate_taskmanager.spark.functions.stage import FunctionContext, FunctionStage
+from lockgate_taskmanager.state.backend import inline_handle
+from lockgate_taskmanager.state.parts.stored_part import StoredPart, digest, indexed
+from lockgate_taskmanager.task.program import StateUnreadable, UserCodeFailed, UserError
+from pyspark import cloudpickle
+
+CALLS: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    CALLS.clear()
+
+
+class Connected:
+    """An author's object with a connection."""
+
+    def open(self, context: FunctionContext) -> None:
+        CALLS.append(f"open {context.operator_id}")
+
+    def __call__(self, record: Any) -> Any:
+        return record
+
+    def close(self) -> None:
+        CALLS.append("close")
+
+
+class HalfOpen(Connected):
+    """Fails after it has connected, and again when it is closed."""
+
+    def open(self, context: FunctionContext) -> None:
+        super().open(context)
+        raise ConnectionError("no second server")
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("already away")
+
+
+class Leaving(Connected):
+    """Ends more than itself."""
+
+    def close(self) -> None:
+        super().close()
+        raise SystemExit(3)
+
+
+class Restored(Connected):
+    """Has state; cannot be restored from a text, nor without a server from a negative number."""
+
+    def snapshot_state(self) -> Any:
+        return 0
+
+    def restore_state(self, state: Any) -> None:
+        CALLS.append(f"restore {state + 0}")
+        if state < 0:
+            raise ConnectionError("no server")
+
+
+def stage(
+    function: Any, *, is_warmup: bool = False, state: ObjectState = ObjectState.OBJECT_STATE_UNSPECIFIED
+) -> FunctionStage:
+    kind = RecordFunction(cloudpickle.dumps(function), "f", RecordCall.FILTER, RecordForm.RECORDS, state=state)
+    operator = Operator(id="f", kind=kind)
+    session: Any = None  # asked for the declared schema only
+    return FunctionStage(operator, FunctionContext("job", "f", 0, 1, 1), session, is_warmup, has_files=True)
+
+
+def test_an_object_is_closed_once_and_only_after_it_was_opened() -> None:
+    made = stage(Connected())
+    made.close()
+    assert CALLS == []
+    made.open(0)
+    made.close()
+    made.close()
+    assert CALLS == ["open f", "close"]
+
+
+def test_an_object_that_failed_to_open_is_closed_and_the_first_error_is_the_one_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = stage(HalfOpen())
+    with pytest.raises(UserCodeFailed, match=r"open\(\) of .* raised ConnectionError: no second server"):
+        made.open(0)
+    with caplog.at_level(logging.WARNING):
+        made.close()
+    assert CALLS == ["open f", "close"]
+    assert [record.getMessage() for record in caplog.records] == ["operator 'f': close() raised OSError: already away"]
+
+
+def test_a_close_that_exits_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    made = stage(Leaving())
+    made.open(0)
+    with caplog.at_level(logging.WARNING):
+        made.close()
+    assert [record.getMessage() for record in caplog.records] == ["operator 'f': close() raised SystemExit: 3"]
+
+
+def test_a_warm_up_opens_and_closes_nothing() -> None:
+    made = stage(Connected(), is_warmup=True)
+    made.open(0)
+    made.close()
+    assert CALLS == []
+
+
+def stored(value: Any) -> OperatorState:
+    data = cloudpickle.dumps(value)
+    whole = ObjectIndex(ObjectForm.OBJECT_WHOLE, "a.B", 0, 1)
+    index, files = indexed(whole, {"": StoredPart(inline_handle(data), 0, len(data), digest(data))})
+    return OperatorState("f", StateKind.OBJECT_STATE, inline_handle(index), files=files)
+
+
+def test_state_is_restored_into_the_open_object() -> None:
+    made = stage(Restored(), state=ObjectState.OBJECT_STATE_FIXED)
+    made.restored = (stored(7),)
+    made.open(1)
+    made.close()
+    assert CALLS == ["open f", "restore 7", "close"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("a", UserError, r"restore_state\(\) of the Python function raised TypeError: can only concatenate str"),
+        (-1, UserCodeFailed, r"restore_state\(\) of the Python function raised ConnectionError: no server"),
+    ],
+)
+def test_an_object_that_does_not_take_its_state_is_one_sentence(value: Any, kind: type[Exception], text: str) -> None:
+    made = stage(Restored(), state=ObjectState.OBJECT_STATE_FIXED)
+    made.restored = (stored(value),)
+    with pytest.raises(kind, match=text) as caught:
+        made.open(1)
+    made.close()
+    assert "\n" not in str(caught.value)
+    assert CALLS[-1] == "close"
+
+
+def test_state_is_not_dropped_when_the_object_has_none() -> None:
+    made = stage(Connected())
+    made.restored = (stored(7),)
+    with pytest.raises(StateUnreadable, match="the snapshot has state of its object, and its object has none now"):
+        made.open(1)

@@ -1,0 +1,325 @@
+"""The state of an author's object: what a snapshot takes at the barrier, and what a restored object is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from lockgate_proto.messages import ObjectState, OperatorState
+from lockgate_taskmanager.spark.functions.object_restore import Owner
+from lockgate_taskmanager.spark.functions.object_state import StateOfObject
+from lockgate_taskmanager.state.backend import Backend, FileBackend, InlineBackend
+from lockgate_taskmanager.task.program import SnapshotOrder, StateRefused, StateUnreadable
+
+FIXED, SPLIT, UNION = (
+    ObjectState.OBJECT_STATE_FIXED,
+    ObjectState.OBJECT_STATE_SPLIT,
+    ObjectState.OBJECT_STATE_UNION,
+)
+
+
+class Object:
+    """Its state is one value."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def snapshot_state(self) -> Any:
+        return self.value
+
+    def restore_state(self, state: Any) -> None:
+        self.value = state
+
+
+class Fields:
+    """Its state are two fields."""
+
+    state_fields = ("count", "seen")
+
+    def __init__(self) -> None:
+        self.count, self.seen, self.other = 0, set[str](), 0
+
+
+def joined(shares: list[list[Any]]) -> list[Any]:
+    return [item for share in shares for item in share]
+
+
+def state_of(function: Any, state: ObjectState = FIXED, subtask: int = 0, parallelism: int = 1) -> StateOfObject:
+    return StateOfObject(function, state, Owner("f", "operator 'f'", subtask, parallelism), has_files=True)
+
+
+def taken(
+    function: Any,
+    backend: Backend,
+    state: ObjectState = FIXED,
+    subtask: int = 0,
+    parallelism: int = 1,
+    checkpoint_id: int = 1,
+) -> OperatorState:
+    frozen = state_of(function, state, subtask, parallelism).snapshot(checkpoint_id, SnapshotOrder())
+    return frozen.persist(checkpoint_id, backend.writer(checkpoint_id))
+
+
+@pytest.fixture(params=["files", "inline"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    return FileBackend(str(tmp_path), "a1-v-0") if request.param == "files" else InlineBackend(16 << 20)
+
+
+@pytest.mark.parametrize("value", [7, None, {"a": [1, {2}]}, "x" * 5_000, [], np.arange(3)])
+def test_a_value_comes_back_equal(backend: Backend, value: Any) -> None:
+    restored = Object()
+    state_of(restored).restore([taken(Object(value), backend)], 1)
+    assert np.array_equal(restored.value, value) if isinstance(value, np.ndarray) else restored.value == value
+
+
+def test_fields_come_back_and_nothing_else(backend: Backend) -> None:
+    before, after = Fields(), Fields()
+    before.count, before.seen, before.other = 3, {"a"}, 9
+    state_of(after).restore([taken(before, backend)], 1)
+    assert (after.count, after.seen, after.other) == (3, {"a"}, 0)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [1], {1}, np.zeros(2), {"a": [1]}, [[1]], bytearray(b"a")])
+def test_a_snapshot_has_the_state_of_its_barrier_whatever_the_object_does_while_it_is_stored(
+    backend: Backend, value: Any
+) -> None:
+    value = deepcopy(value)
+    function, restored = Object(value), Object()
+    frozen = state_of(function).snapshot(1, SnapshotOrder())
+    expected = repr(value)
+    match value:
+        case {"a": [*inner]}:
+            inner.append(2)
+            value["a"].append(2)
+        case dict():
+            value["b"] = 2
+        case set():
+            value.add(2)
+        case np.ndarray():
+            value[0] = 5
+        case [list() as inner]:
+            inner.append(2)
+        case bytearray():
+            value[0] = 9
+        case _:
+            value.append(2)
+    assert repr(value) != expected
+    state_of(restored).restore([frozen.persist(1, backend.writer(1))], 1)
+    assert repr(restored.value) == expected
+
+
+@pytest.mark.parametrize("keep", [lambda table: table, lambda table: [table], lambda table: {"a": table}])
+def test_arrow_data_may_lie_in_memory_that_the_object_changes(
+    backend: Backend, keep: Callable[[pa.Table], Any]
+) -> None:
+    numbers = np.arange(3)
+    frozen = state_of(Object(keep(pa.table({"n": pa.array(numbers)})))).snapshot(1, SnapshotOrder())
+    numbers[:] = 9
+    restored = Object()
+    state_of(restored).restore([frozen.persist(1, backend.writer(1))], 1)
+    assert restored.value == keep(pa.table({"n": [0, 1, 2]}))
+
+
+def test_a_function_in_a_field_is_its_value_and_is_not_called(backend: Backend) -> None:
+    before, after = Fields(), Fields()
+    before.count = lambda: 7  # type: ignore[assignment]
+    state_of(after).restore([taken(before, backend)], 1)
+    assert after.count() == 7  # type: ignore[operator]
+
+
+def test_a_function_makes_the_state_in_the_background(backend: Backend) -> None:
+    threads: list[int] = []
+
+    def made(copy: tuple[int, ...]) -> list[int]:
+        threads.append(threading.get_ident())
+        return list(copy)
+
+    function, restored = Object(partial(made, (1, 2))), Object()
+    frozen = state_of(function).snapshot(1, SnapshotOrder())
+    assert threads == []
+    found: list[OperatorState] = []
+    storing = threading.Thread(target=lambda: found.append(frozen.persist(1, backend.writer(1))))
+    storing.start()
+    storing.join(30)
+    state_of(restored).restore(found, 1)
+    assert restored.value == [1, 2]
+    assert threads == [storing.ident]
+
+
+def test_a_small_state_has_no_file_of_its_own(tmp_path: Path) -> None:
+    state = taken(Object(5), FileBackend(str(tmp_path), "a1-v-0"))
+    assert state.handle is not None
+    assert [state.handle.path, *(file.path for file in state.files)] == ["", ""]
+    assert list(tmp_path.rglob("*.state")) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (1, 4), (4, 1), (2, 2)])
+def test_split_divides_the_items_of_all_and_keeps_their_order(backend: Backend, before: int, after: int) -> None:
+    items = [[f"{subtask}-{number}" for number in range(10 * subtask + 3)] for subtask in range(before)]
+    states = [taken(Object(mine), backend, SPLIT, subtask, before) for subtask, mine in enumerate(items)]
+    found = []
+    for subtask in range(after):
+        restored = Object()
+        given = [states[subtask]] if before == after else states
+        state_of(restored, SPLIT, subtask, after).restore(given, 1)
+        found.append(restored.value)
+    assert joined(found) == joined(items)
+    if before != after:
+        assert max(map(len, found)) - min(map(len, found)) <= 1
+    else:
+        assert found == items
+
+
+def test_split_divides_within_blocks_of_many_items(backend: Backend) -> None:
+    items = [bytes([number % 251]) * 10_000 for number in range(700)]
+    state = taken(Object(items), backend, SPLIT)
+    found = []
+    for subtask in range(3):
+        restored = Object()
+        state_of(restored, SPLIT, subtask, 3).restore([state], 1)
+        found.append(restored.value)
+    assert joined(found) == items
+    assert [len(share) for share in found] == [233, 233, 234]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_union_gives_each_the_items_of_all_at_every_restore(backend: Backend, after: int) -> None:
+    states = [taken(Object([f"{subtask}"]), backend, UNION, subtask, 2) for subtask in range(2)]
+    for subtask in range(after):
+        restored = Object()
+        state_of(restored, UNION, subtask, after).restore(states, 1)
+        assert restored.value == ["0", "1"]
+
+
+@pytest.mark.parametrize("state", [SPLIT, UNION])
+def test_an_object_that_gets_on_rescale_restores_its_own_state_once_more(backend: Backend, state: ObjectState) -> None:
+    states = [taken(Object([subtask]), backend, FIXED, subtask, 2) for subtask in range(2)]
+    for subtask in range(2):
+        restored = Object()
+        state_of(restored, state, subtask, 2).restore(states if state is UNION else [states[subtask]], 1)
+        assert restored.value == [subtask]
+
+
+def test_state_without_on_rescale_is_not_given_to_another_number_of_subtasks(backend: Backend) -> None:
+    states = [taken(Object(subtask), backend, FIXED, subtask, 2) for subtask in range(2)]
+    with pytest.raises(
+        StateUnreadable, match="was taken by 2 subtasks without on_rescale, and cannot be divided among 3"
+    ):
+        state_of(Object(), SPLIT, 0, 3).restore(states, 1)
+
+
+class Locked(Object):
+    """Its items are an open lock."""
+
+    def snapshot_state(self) -> Any:
+        return {"lock": threading.Lock()}
+
+
+class Failing(Object):
+    """Fails when it is asked."""
+
+    def snapshot_state(self) -> Any:
+        raise KeyError("total")
+
+
+@pytest.mark.parametrize(
+    ("function", "state", "text"),
+    [
+        (Locked(), FIXED, "operator 'f': its state cannot be pickled (TypeError: cannot pickle '_thread.lock' object)"),
+        (Failing(), FIXED, "operator 'f': snapshot_state() of "),
+        (Object(5), SPLIT, "operator 'f': snapshot_state() returned a int; an object with on_rescale returns a list"),
+        (Object([1, threading.Lock()]), SPLIT, "one of the items 1 to 1 of its state cannot be pickled"),
+        (Object(partial(lambda: 1 // 0)), FIXED, "operator 'f': its state: the Python function raised ZeroDivision"),
+    ],
+)
+def test_a_state_that_cannot_be_taken_is_one_sentence(
+    backend: Backend, function: Any, state: ObjectState, text: str
+) -> None:
+    with pytest.raises(StateRefused) as caught:
+        taken(function, backend, state)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_field_that_does_not_exist_or_cannot_be_pickled_is_named(backend: Backend) -> None:
+    function = Fields()
+    function.seen = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises(StateRefused, match="field 'seen' of its state cannot be pickled"):
+        taken(function, backend)
+    del function.seen
+    with pytest.raises(StateRefused, match="its object has no field 'seen', which is one of its state_fields"):
+        taken(function, backend)
+
+
+class Fewer(Fields):
+    """The same operator after a change of its code."""
+
+    state_fields = ("count",)
+
+
+class More(Fields):
+    """And after another one."""
+
+    state_fields = ("count", "seen", "other")
+
+
+def test_a_field_that_is_not_named_any_more_is_not_dropped(backend: Backend) -> None:
+    state = taken(Fields(), backend)
+    with pytest.raises(StateUnreadable, match=r"\.Fields\) has the field 'seen', which Fewer does not name"):
+        state_of(Fewer()).restore([state], 1)
+    restored = More()
+    restored.other = 4
+    state_of(restored).restore([state], 1)
+    assert restored.other == 4
+
+
+def test_fields_are_not_given_to_an_object_with_methods_nor_the_other_way_round(backend: Backend) -> None:
+    with pytest.raises(StateUnreadable, match="has state_fields, and its object has none"):
+        state_of(Object()).restore([taken(Fields(), backend)], 1)
+    with pytest.raises(StateUnreadable, match="has no state_fields, and its object has some"):
+        state_of(Fields()).restore([taken(Object(1), backend)], 1)
+
+
+class Limited(Object):
+    """May have little."""
+
+    max_state_bytes = 1_000
+
+
+def test_a_state_above_its_own_limit_is_refused(backend: Backend) -> None:
+    taken(Limited("x" * 900), backend)
+    with pytest.raises(StateRefused, match="its state is larger than its max_state_bytes, 1,000 bytes"):
+        taken(Limited("x" * 1_000), backend)
+
+
+def test_a_state_that_has_doubled_is_named_in_the_log(
+    backend: Backend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate_taskmanager.state.parts.size_watch.LARGE_BYTES", 1 << 20)
+    function = Object()
+    state = state_of(function)
+    for size in (1 << 19, 1 << 20, (1 << 20) + 5, 1 << 21, 1 << 20):
+        function.value = bytes(size)
+        state.snapshot(1, SnapshotOrder()).persist(1, backend.writer(1))
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text.partition(";")[0] for text in texts] == [
+        "operator 'f', subtask 0: its state has 1 MiB",
+        "operator 'f', subtask 0: its state has 2 MiB",
+    ]
+
+
+def test_a_damaged_part_is_never_unpickled(tmp_path: Path) -> None:
+    state = taken(Object(bytes(5_000)), FileBackend(str(tmp_path), "a1-v-0"))
+    (file,) = tmp_path.rglob("*parts*.state")
+    data = bytearray(file.read_bytes())
+    data[2_000] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(StateUnreadable, match="corrupt"):
+        state_of(Object()).restore([state], 1)

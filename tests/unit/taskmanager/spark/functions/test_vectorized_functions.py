@@ -1,0 +1,241 @@
+"""Functions over tables without Spark: what they get, what they may return."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from lockgate_proto.messages import RecordCall, RecordForm
+from lockgate_taskmanager.spark.functions.rows import WrongResult
+from lockgate_taskmanager.spark.functions.vectorized import Vectorized
+
+TWO = pa.schema([("word", pa.string()), ("n", pa.int32())])
+GIVEN = pa.table({"word": ["a", "b", None], "n": pa.array([1, None, 3], pa.int32())})
+ARROW, PANDAS = RecordForm.ARROW, RecordForm.PANDAS
+MAP, FLAT_MAP, FILTER = RecordCall.MAP, RecordCall.FLAT_MAP, RecordCall.FILTER
+
+
+def run(function: Callable[[Any], Any], call: RecordCall = MAP, form: RecordForm = ARROW) -> list[dict[str, Any]]:
+    table: pa.Table = Vectorized(function, call, form, TWO).run(GIVEN)
+    assert table.schema.equals(GIVEN.schema if call is FILTER else TWO)
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda table: table,
+        lambda table: table.select(["n", "word"]),
+        lambda table: table.combine_chunks().to_batches()[0],
+        lambda table: table.set_column(1, "n", table["n"].cast(pa.int64())),
+        lambda table: table.set_column(0, "word", table["word"].dictionary_encode()),
+        lambda table: table.set_column(0, "word", table["word"].cast(pa.large_string())),
+        lambda table: table.to_pandas(),
+    ],
+)
+def test_a_table_comes_out_with_the_columns_and_types_of_the_schema(function: Any) -> None:
+    assert run(function) == GIVEN.to_pylist()
+
+
+def test_nothing_is_copied_where_the_types_are_right() -> None:
+    table = Vectorized(lambda table: table, MAP, ARROW, TWO).run(GIVEN)
+    assert table["n"].chunk(0).buffers()[1].address == GIVEN["n"].chunk(0).buffers()[1].address
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda frame: frame,
+        lambda frame: frame.astype({"word": "category"}),
+        lambda frame: frame.assign(n=pd.array([1, None, 3], "Int64")),
+    ],
+)
+def test_pandas_gets_and_returns_frames_and_missing_values_are_null(function: Any) -> None:
+    assert run(function, form=PANDAS) == GIVEN.to_pylist()
+
+
+def test_one_column_may_be_an_array_or_a_series() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    for result in (pa.array([1, 2, 3]), pa.chunked_array([[1], [2, 3]]), np.arange(1, 4), pd.Series([1, 2, 3])):
+        for form in (ARROW, PANDAS):
+            made = Vectorized(lambda _, result=result: result, MAP, form, schema).run(GIVEN)
+            assert made.to_pydict() == {"n": [1, 2, 3]}
+
+
+def test_flat_map_may_return_any_number_of_rows() -> None:
+    assert run(lambda table: table.slice(0, 1), FLAT_MAP) == [{"word": "a", "n": 1}]
+    assert run(lambda table: pa.concat_tables([table, table]), FLAT_MAP) == GIVEN.to_pylist() * 2
+    assert run(lambda frame: frame.iloc[:0], FLAT_MAP, PANDAS) == []
+
+
+@pytest.mark.parametrize("form", [ARROW, PANDAS])
+@pytest.mark.parametrize(
+    "result",
+    [pa.array([True, None, False]), pd.Series([True, False, False]), np.array([True, False, False])],
+)
+def test_a_filter_keeps_the_rows_that_are_true(form: RecordForm, result: Any) -> None:
+    assert run(lambda _: result, FILTER, form) == GIVEN.to_pylist()[:1]
+    assert run(lambda given: given["n"] == 1 if form is PANDAS else pc.equal(given["n"], 1), FILTER, form) == [
+        {"word": "a", "n": 1}
+    ]
+
+
+@pytest.mark.parametrize("result", [pa.nulls(3), pd.Series([None] * 3, dtype=object)])
+def test_a_filter_of_nulls_keeps_nothing(result: Any) -> None:
+    assert run(lambda _: result, FILTER) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "text", "index"),
+    [
+        (MAP, None, "returned None; it has to return a pyarrow.Table", -1),
+        (MAP, [1, 2, 3], "returned a builtins.list; it has to return a pyarrow.Table", -1),
+        (MAP, GIVEN.slice(1), "returned 2 rows for 3; map returns one for each, flat_map any number", -1),
+        (MAP, GIVEN.select(["n"]), "returned the columns n; its schema has word, n", -1),
+        (MAP, GIVEN.append_column("m", GIVEN["n"]), "returned the columns word, n, m; its schema has word, n", -1),
+        (MAP, pa.table({"word": ["a"] * 3, "n": [1, 2**40, 2**41]}), f"returned {2**40} of type int for column 'n'", 1),
+        (MAP, pa.table({"word": ["a"] * 3, "n": [1.0, 2.0, 2.5]}), "returned 2.5 of type float for column 'n'", 2),
+        (MAP, pa.table({"word": ["a"] * 3, "n": [None, "2", "3"]}), "returned '2' of type str for column 'n'", 1),
+        (MAP, pa.table({"word": [1, 2, 3], "n": [1, 2, 3]}), "returned 1 of type int for column 'word'", 0),
+        (
+            MAP,
+            pd.DataFrame({"word": ["a", 1, 2], "n": [1, 2, 3]}),
+            "returned a column with values of more than one type",
+            -1,
+        ),
+        (
+            MAP,
+            pd.DataFrame({"word": ["a"] * 3, "n": [2**70, 1, 2]}),
+            "returned a column with a number that is too large",
+            -1,
+        ),
+        (MAP, pd.concat([GIVEN.to_pandas()] * 2, axis=1), "returned the columns word, n, word, n; its schema", -1),
+        (
+            MAP,
+            pa.Table.from_arrays([GIVEN["n"], *GIVEN.columns], ["n", "word", "n"]),
+            "returned the columns n, word, n; its schema",
+            -1,
+        ),
+        (FILTER, True, "returned a builtins.bool; a filter returns an array of booleans", -1),
+        (FILTER, pa.array([1, 0, 1]), "returned an array of int64; a filter returns one of booleans", -1),
+        (FILTER, pa.array([True]), "returned 1 booleans for 3 rows", -1),
+    ],
+)
+def test_another_result_is_one_sentence(call: RecordCall, result: Any, text: str, index: int) -> None:
+    with pytest.raises(WrongResult) as caught:
+        run(lambda _: result, call)
+    assert text in str(caught.value)
+    assert caught.value.index == index
+
+
+def made(result: Any, kind: pa.DataType, form: RecordForm = ARROW) -> list[Any]:
+    """The values of a single column of that type."""
+    table = Vectorized(lambda _: result, FLAT_MAP, form, pa.schema([("m", kind)])).run(GIVEN)
+    return table["m"].to_pylist()  # type: ignore[no-any-return]
+
+
+MOMENT = dt.datetime(2026, 3, 1, 12)
+
+
+@pytest.mark.parametrize("depth", ["plain", "list", "struct", "map"])
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([1]), pa.bool_()),
+        (pa.array([True]), pa.int64()),
+        (pa.array([1]), pa.timestamp("us")),
+        (pa.array([MOMENT]), pa.int64()),
+        (pa.array([MOMENT]), pa.date32()),
+        (pa.array([MOMENT.date()]), pa.timestamp("us")),
+        (pa.array([1500], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([1e300]), pa.float32()),
+        (pa.array([1.555]), pa.decimal128(10, 2)),
+        (pa.array([Decimal(2**60 + 1)]), pa.float64()),
+        (pa.array([Decimal("1.5")]), pa.int64()),
+        (pa.array([b"a"]), pa.string()),
+        (pa.array(["a"]), pa.binary()),
+        (pa.array([["1"]]), pa.list_(pa.int64())),
+        (pa.array([{"z": 1}]), pa.struct([("a", pa.int64())])),
+        (pa.array([{"a": 1.5}]), pa.struct([("a", pa.int64())])),
+        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), pa.list_(pa.int64())),
+    ],
+)
+def test_only_casts_that_keep_the_value_are_made(given: pa.Array, kind: pa.DataType, depth: str) -> None:
+    with pytest.raises(WrongResult, match="for column 'm', which is") as caught:
+        made(*nested(pa.concat_arrays([pa.nulls(2, given.type), given]), kind, depth))
+    assert caught.value.index == (2 if depth == "plain" else 0)
+
+
+@pytest.mark.parametrize("depth", ["plain", "list", "struct", "map"])
+@pytest.mark.parametrize(
+    ("given", "kind", "wanted"),
+    [
+        (pa.array([2.0]), pa.int32(), 2),
+        (pa.array([0.1]), pa.float32(), float(np.float32(0.1))),
+        (pa.array([float("inf")]), pa.float32(), float("inf")),
+        (pa.array([1.5]), pa.decimal128(10, 2), Decimal("1.50")),
+        (pa.array([Decimal("0.1")]), pa.float64(), 0.1),
+        (pa.array(["a"], pa.large_string()), pa.string(), "a"),
+        (pa.array([b"a"], pa.binary(1)), pa.binary(), b"a"),
+        (pa.array([MOMENT], pa.timestamp("ns")), pa.timestamp("us"), MOMENT),
+        (pa.array([dt.timedelta(1)], pa.duration("ns")), pa.duration("us"), dt.timedelta(1)),
+        (pa.array([{"b": 1}]), pa.struct([("a", pa.string()), ("b", pa.int32())]), {"a": None, "b": 1}),
+    ],
+)
+def test_casts_that_keep_the_value(given: pa.Array, kind: pa.DataType, wanted: Any, depth: str) -> None:
+    result, outer = nested(pa.concat_arrays([pa.nulls(1, given.type), given]), kind, depth)
+    expected, _ = nested(pa.array([None, wanted], kind), kind, depth)
+    assert made(result, outer) == expected.to_pylist()
+
+
+def nested(values: pa.Array, kind: pa.DataType, depth: str) -> tuple[pa.Array, pa.DataType]:
+    """The values in one list, struct or map, and the type that it is to have."""
+    count = len(values)
+    if depth == "list":
+        return pa.ListArray.from_arrays([0, count], values), pa.list_(kind)
+    if depth == "struct":
+        return pa.StructArray.from_arrays([values[count - 1 :]], ["x"]), pa.struct([("x", kind)])
+    if depth == "map":
+        keys = pa.array([str(number) for number in range(count)])
+        return pa.MapArray.from_arrays([0, count], keys, values), pa.map_(pa.string(), kind)
+    return values, kind
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.date32(), pa.map_(pa.string(), pa.int64()), pa.list_(pa.int64())])
+@pytest.mark.parametrize(
+    "empty",
+    [pa.array([1], pa.int64())[:0], pa.nulls(2, pa.int64()), pd.Series([], dtype="int64"), pd.Series([np.nan] * 2)],
+)
+def test_a_column_without_values_may_have_any_type(empty: Any, kind: pa.DataType) -> None:
+    assert made(empty, kind) == [None] * len(empty)
+
+
+def test_pandas_returns_maps() -> None:
+    kind = pa.map_(pa.string(), pa.int64())
+    maps = pa.table({"m": pa.array([[("a", 1)], None, []], kind)})
+    same = Vectorized(lambda frame: frame, MAP, PANDAS, maps.schema).run(maps)
+    assert same.equals(maps)
+    assert made(pd.Series([{"a": 1.0}, float("nan")]), kind, PANDAS) == [[("a", 1)], None]
+    with pytest.raises(WrongResult, match=r"returned \{'a': 1.5\} of type dict for column 'm'") as caught:
+        made(pd.Series([None, {"a": 1.5}]), kind, PANDAS)
+    assert caught.value.index == 1
+
+
+def test_a_buffer_may_be_filled_again() -> None:
+    buffer = np.zeros(3, np.int64)
+
+    def again(make: Callable[[Any], Any], value: int) -> pa.Table:
+        buffer[:] = value
+        return Vectorized(lambda _: make(buffer), MAP, ARROW, pa.schema([("m", pa.int64())])).run(GIVEN)
+
+    for make in (lambda it: it, lambda it: pd.Series(it, copy=False), lambda it: pd.DataFrame({"m": it}, copy=False)):
+        first = again(make, 1)
+        assert again(make, 2)["m"].to_pylist() == [2, 2, 2]
+        assert first["m"].to_pylist() == [1, 1, 1]
