@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lockgate.pipeline.on_error import dead_letter
     from lockgate.pipeline.processing import ListState, MapState, ProcessFunction, ValueState
     from lockgate.pipeline.stragglers import stragglers
-    from lockgate.pipeline.windows import session, sliding, tumbling
+    from lockgate.pipeline.windows import TimeWindow, cumulating, session, sliding, tumbling
 
 __all__ = [
     "CSV_OPTIONS",
@@ -37,10 +37,12 @@ __all__ = [
     "PipelineError",
     "ProcessFunction",
     "Restart",
+    "TimeWindow",
     "Transaction",
     "ValueState",
     "avg",
     "count",
+    "cumulating",
     "dead_letter",
     "max_",
     "min_",
@@ -67,9 +69,11 @@ _HOMES = {
     "PipelineError": "lockgate.pipeline",
     "ProcessFunction": "lockgate.pipeline.processing",
     "Restart": "lockgate.pipeline",
+    "TimeWindow": "lockgate.pipeline.windows",
     "ValueState": "lockgate.pipeline.processing",
     "avg": "lockgate.pipeline.functions",
     "count": "lockgate.pipeline.functions",
+    "cumulating": "lockgate.pipeline.windows",
     "dead_letter": "lockgate.pipeline.on_error",
     "max_": "lockgate.pipeline.functions",
     "min_": "lockgate.pipeline.functions",

@@ -88,8 +88,10 @@ class TaskManagerGroup(Group):
     spark_options: dict[str, str] = Field(default_factory=dict)
     work_dir: str = ""
     heartbeat_ms: int = 500
+    leader_grace_ms: int = 600_000
     target_batch_ms: int = 300
     max_batch_bytes: int = 32 * 1024 * 1024
+    warmup_runs: int = 6
     metrics: str = ""
     folders: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()

@@ -6,22 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import (
+    CheckpointOffsets,
     ClusterStatus,
     CompletedCheckpoint,
-    EdgeView,
     FailurePlace,
     JobEvent,
     JobFailure,
     JobStatus,
     JobStory,
     LeaderRecord,
-    Partitioning,
+    QueryStateResponse,
     StorageTrouble,
     SubmitResponse,
     SubtaskSnapshot,
     SubtaskStatusView,
 )
+
+from lockgate.backlog import Backlog, job_backlog
 
 Json = dict[str, Any]
 
@@ -51,6 +54,35 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "unaligned": checkpoint.unaligned,
         "channel_state_bytes": checkpoint.channel_state_bytes,
         "token": checkpoint.token,
+    }
+
+
+def offsets_json(offsets: CheckpointOffsets | None) -> list[Json]:
+    """Where the sources were when they injected the barrier, one for each subtask of a source."""
+    return [
+        {
+            "operator": source.operator_id,
+            "subtask": source.subtask,
+            "splits": [{"split": split.split, "offset": split.offset, "end": split.end} for split in source.splits],
+            "read_splits": list(source.read_splits),
+        }
+        for source in (offsets.sources if offsets is not None else ())
+    ]
+
+
+def queried_json(answer: QueryStateResponse) -> Json:
+    """What operators hold for some keys."""
+    return {
+        "checkpoint": answer.checkpoint_id,
+        "values": [
+            {
+                "operator": value.operator_id,
+                "key": parse_json(value.key),
+                "found": value.found,
+                "value": parse_json(value.value) if value.found else None,
+            }
+            for value in answer.values
+        ],
     }
 
 
@@ -119,6 +151,7 @@ def job_json(status: JobStatus) -> Json:
                 "records_malformed": operator.records_malformed,
                 "records_ahead": operator.records_ahead,
                 "records_failed": operator.records_failed,
+                "records_lost": operator.records_lost,
             }
             for operator in status.operators
         ],
@@ -134,13 +167,11 @@ def job_json(status: JobStatus) -> Json:
 
 
 def totals_json(status: JobStatus) -> Json:
-    """What its sources have read, and what its last operators got; None where that is not known any more."""
-    return {"records_read": status.records_read, "records_written": status.records_written}
-
-
-def forward_edges(status: JobStatus) -> list[EdgeView]:
-    """Without the edges that close loops, a job's graph has no circle."""
-    return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]
+    """What its sources have read, and what its last operators got; None where that is not known any more. And what
+    its sources have found and not read yet.
+    """
+    read = {"records_read": status.records_read, "records_written": status.records_written}
+    return {**read, **backlog_json(job_backlog(status))}
 
 
 def subtask_json(subtask: SubtaskStatusView) -> Json:
@@ -156,6 +187,16 @@ def subtask_json(subtask: SubtaskStatusView) -> Json:
         "idle": load and (1000 - load.busy_permille - load.backpressured_permille) / 1000,
         "watermark_unix_ms": load.watermark_unix_ms if load is not None and load.has_watermark else None,
         "lag_ms": load.lag_ms if load is not None and load.has_lag else None,
+        **backlog_json(Backlog() if load is None else Backlog.of(load)),
+    }
+
+
+def backlog_json(backlog: Backlog) -> Json:
+    """What sources have found and not read yet; each None where it is not known."""
+    return {
+        "backlog_records": backlog.records,
+        "backlog_bytes": backlog.bytes,
+        "backlog_splits": backlog.splits,
     }
 
 
@@ -217,6 +258,8 @@ def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> Json:
             for task_manager in cluster.task_managers
         ],
         "jobs": dict(Counter(job.state.name for job in jobs)),
+        "zookeeper_trouble": cluster.zookeeper_trouble or None,
+        "leader_silent": cluster.leader_silent,
     }
 
 

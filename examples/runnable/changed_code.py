@@ -62,7 +62,7 @@ def _replace(scene: Scene) -> str:
 
 
 def _check(place: Place) -> list[str]:
-    """Words are counted over both jobs. A word is in one of the other tables: which one says who has read it."""
+    """Words are counted over both jobs. A word is in one of the other tables: which one says which job has read it."""
     words = word_count.counted(place)
     with sqlite3.connect(place.output / "words.db") as database:
         tables = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -15,6 +16,7 @@ from lockgate_common.security import Credentials, SecurityError
 from lockgate_proto.messages import (
     CancelRequest,
     CheckpointKind,
+    CheckpointOffsets,
     ClusterStatus,
     CompletedCheckpoint,
     DisposeSavepointRequest,
@@ -30,6 +32,9 @@ from lockgate_proto.messages import (
     LeaderRecord,
     ListCheckpointsRequest,
     ListRequest,
+    OperatorKeys,
+    QueryStateRequest,
+    QueryStateResponse,
     ReleaseRequest,
     RescaleRequest,
     RescaleResponse,
@@ -50,6 +55,7 @@ from lockgate.client.directory import CombinedDirectory, CoordinatorList, Leader
 from lockgate.client.errors import (
     ClientError,
     ClusterUnreachable,
+    InvalidJob,
     NotAllowed,
     TryAgain,
     classify_rpc_error,
@@ -64,6 +70,8 @@ DEFAULT_PATIENCE_MS = 30_000
 TRUST_S = 3.0
 # A leader that does not answer for so long may be frozen: it is located again.
 CALL_TIMEOUT_S = 5.0
+READ_MS = 30_000
+"""How long the leader waits for a read of checkpoints in the storage."""
 UNPROVEN_MS = 5_000
 """How long a leader that does not prove itself may be one that has just been replaced at its address."""
 FIRST_PAUSE_S = 0.02
@@ -135,9 +143,9 @@ class Client:
         response: SubmitResponse = self._call("Submit", request, job_key)
         return response
 
-    def job(self, job_key: str) -> JobStatus:
-        """The job's status now. Raises UnknownJob."""
-        status: JobStatus = self._call("Get", GetRequest(job_key), job_key)
+    def job(self, job_key: str, *, with_reads: bool = False) -> JobStatus:
+        """The job's status now. with_reads: and what was read in the last minutes. Raises UnknownJob."""
+        status: JobStatus = self._call("Get", GetRequest(job_key, with_reads), job_key)
         return status
 
     def jobs(self) -> tuple[JobStatus, ...]:
@@ -215,6 +223,30 @@ class Client:
         """The retained completed checkpoints, newest first."""
         request = ListCheckpointsRequest(job_key)
         found: tuple[CompletedCheckpoint, ...] = self._call("ListCheckpoints", request, job_key).checkpoints
+        return found
+
+    def offsets(self, job_key: str) -> tuple[CheckpointOffsets, ...]:
+        """Where the sources injected the barriers of the retained checkpoints, newest first."""
+        request = ListCheckpointsRequest(job_key, offsets=True)
+        found: tuple[CheckpointOffsets, ...] = self._long_call("ListCheckpoints", request, job_key, READ_MS).offsets
+        return found
+
+    def query(
+        self, job_key: str, keys: Mapping[str, Sequence[Sequence[Any]]], checkpoint_id: int = 0
+    ) -> QueryStateResponse:
+        """What operators hold for some keys, all as of one completed checkpoint, the newest for 0.
+
+        keys: by operator id; each has a value for each key column: a number, a bool, None, or a text that is read as
+        the column's type. Answers are in the same order.
+        """
+        wanted = tuple(
+            OperatorKeys(operator, tuple(json.dumps(list(key)) for key in some)) for operator, some in keys.items()
+        )
+        request = QueryStateRequest(job_key, checkpoint_id, wanted)
+        try:
+            found: QueryStateResponse = self._long_call("QueryState", request, job_key, READ_MS)
+        except InvalidJob as error:  # it is the query that does not fit
+            raise ClientError("\n".join(error.problems)) from error
         return found
 
     def checkpoint_parts(self, job_key: str, checkpoint_id: int) -> tuple[SubtaskSnapshot, ...]:
@@ -312,7 +344,7 @@ class Client:
             raise ClientError("the client is closed")
 
     def _long_call(self, method: str, request: Any, job_key: str, timeout_ms: int) -> Any:
-        """A call that is answered when a snapshot is complete. timeout_ms: for the snapshot."""
+        """A call that is answered when a snapshot is complete or read. timeout_ms: for the snapshot."""
         limit_s = (timeout_ms or 60_000) / 1000 + CALL_TIMEOUT_S
         return self._call(method, request, job_key, timeout_s=limit_s, patience_ms=int(limit_s * 1000))
 

@@ -18,6 +18,19 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 )
 @click.option("--times", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="How many kills.")
 @click.option(
+    "--chaos",
+    is_flag=True,
+    help="Strike at everything in turn instead: leader, standby, task manager, both at once, ZooKeeper, with SIGKILL;"
+    " leader and task manager with SIGSTOP; the storage, which is away or full; links, which are cut in both directions"
+    " or in one; clocks, which are set off.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="How long, with --chaos; the last round is completed.  [default: 5]",
+)
+@click.option(
     "--every",
     "every_s",
     type=click.FloatRange(0),
@@ -28,13 +41,27 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 )
 @click.option(
     "--leader-failover",
-    type=click.Choice(("restart", "reattach")),
-    default="restart",
+    type=click.Choice(("reattach", "restart")),
+    default="reattach",
     show_default=True,
-    help="Whether a new leader restarts the job or goes on with what runs.",
+    help="Whether a new leader goes on with what runs or restarts the job.",
+)
+@click.option(
+    "--standby-replicas",
+    type=click.IntRange(0, 8),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Task managers that keep copies of the job's newest snapshot.",
 )
 @click.option("--seed", type=int, metavar="N", help="Repeats a drill: same victims, same moments.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    help="Write the report as one HTML page; with --chaos, with the throughput around every kill.",
+)
 @click.option("--cluster", metavar="ADDRESSES|DIR", help="Target a running cluster.  [default: one of its own]")
 @click.option("--dir", "directory", metavar="DIR", help="Keep data and logs there.  [default: a temporary folder]")
 @click.option("--storage", metavar="DIR|URI", help="Snapshots of its own cluster.  [default: DIR/storage]")
@@ -45,10 +72,14 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 def drill(
     kill: str,
     times: int,
+    chaos: bool,
+    minutes: float | None,
     every_s: float,
     leader_failover: str,
+    standby_replicas: int,
     seed: int | None,
     json_file: str | None,
+    html_file: str | None,
     cluster: str | None,
     directory: str | None,
     storage: str | None,
@@ -68,7 +99,8 @@ def drill(
       lockgate drill
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
-      lockgate drill --leader-failover reattach
+      lockgate drill --kill taskmanager --standby-replicas 1
+      lockgate drill --chaos --minutes 10 --seed 7 --html report.html
       lockgate drill --zookeepers 3 --kill zookeeper
       lockgate drill --cluster .lockgate
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
@@ -79,25 +111,31 @@ def drill(
 
     from lockgate.pipeline.job import FAILOVERS
 
-    own: dict[str, Any] = {"slots": slots} if slots else {}
-    own |= {"zookeepers": zookeepers} if zookeepers else {}
-    own |= {"storage": storage} if storage else {}
-    own |= {"taskmanager": spark} if (spark := spark_settings(spark_master, spark_options)) else {}
-    if config and cluster:
-        raise click.UsageError("--config is for the drill's own cluster: omit it, or --cluster")
-    if not cluster:
-        own |= tls_options(config)
+    _check(minutes=minutes, chaos=chaos, config=config, cluster=cluster)
+    given = {"slots": slots, "zookeepers": zookeepers, "storage": storage}
+    own: dict[str, Any] = {**given, "taskmanager": spark_settings(spark_master, spark_options)}
+    own = {name: value for name, value in own.items() if value} | ({} if cluster else tls_options(config))
     return run_drill(
         kill=Target(kill),
         times=times,
+        minutes=(minutes or 5.0) if chaos else 0.0,
         every_s=every_s,
         seed=seed,
         json_file=json_file or "",
+        html_file=html_file or "",
         cluster=cluster or "",
         directory=directory or "",
         failover=FAILOVERS[leader_failover],
+        standby_replicas=standby_replicas,
         cluster_options=own,
     )
+
+
+def _check(*, minutes: float | None, chaos: bool, config: str | None, cluster: str | None) -> None:
+    if minutes and not chaos:
+        raise click.UsageError("--minutes is for --chaos; a drill with one target ends after --times kills")
+    if config and cluster:
+        raise click.UsageError("--config is for the drill's own cluster: omit it, or --cluster")
 
 
 @click.command()

@@ -111,10 +111,14 @@ def watch(key: str, as_json: bool, **target: str | None) -> int:
 
 @click.command()
 @job_argument
+@click.option("--offsets", "with_offsets", is_flag=True, help="Show how far each source had read at the barrier.")
 @json_option
 @target_options
-def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
+def checkpoints(key: str, with_offsets: bool, as_json: bool, **target: str | None) -> None:
     """List the retained completed checkpoints, newest first. POINTER is the argument of `submit --from`.
+
+    With --offsets: the splits of every source subtask, each with the offset at which the barrier was injected. A
+    checkpoint holds the effect of each record below these offsets, and of no other.
 
     \b
     Examples:
@@ -126,8 +130,14 @@ def checkpoints(key: str, as_json: bool, **target: str | None) -> None:
 
     with connect(target) as client:
         found = client.checkpoints(key)
+        offsets = {each.checkpoint_id: each for each in client.offsets(key)} if with_offsets else {}
+    if with_offsets:
+        found = tuple(checkpoint for checkpoint in found if checkpoint.checkpoint_id in offsets)
     if as_json:
-        _print_json([shapes.checkpoint_json(checkpoint) for checkpoint in found])
+        extra = {number: {"offsets": shapes.offsets_json(each)} for number, each in offsets.items()}
+        _print_json([(shapes.checkpoint_json(each) or {}) | extra.get(each.checkpoint_id, {}) for each in found])
+    elif with_offsets:
+        click.echo(views.offsets_text([offsets[checkpoint.checkpoint_id] for checkpoint in found]))
     else:
         click.echo(views.checkpoints_text(found))
 

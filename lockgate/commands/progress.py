@@ -32,6 +32,7 @@ _NOTABLE = frozenset(
         JobEventKind.ATTEMPT_NOT_ADOPTED,
         JobEventKind.ATTEMPT_DEPLOYED,
         JobEventKind.FIRST_RECORD,
+        JobEventKind.FIRST_COMMIT,
         JobEventKind.CHECKPOINT_ABORTED,
         JobEventKind.ATTEMPT_FAILED,
         JobEventKind.TASK_MANAGER_LOST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 from lockgate_common.amounts import size_text
+from lockgate_common.stop_signals import stop_signals
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
 from lockgate.commands.options import find, target_options
 from lockgate.commands.rates import Rates
-from lockgate.commands.status import jobs_line, task_manager_table
+from lockgate.commands.status import jobs_line, storage_line, task_manager_table, zookeeper_line
 
 if TYPE_CHECKING:
     from lockgate.client import Client
@@ -35,7 +37,7 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
 @target_options
 def top(every_s: float, **target: str | None) -> None:
     """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates. BUSY is the
-    busiest vertex's share of its time.
+    busiest vertex's share of its time, BACKLOG what the sources have found and not read yet.
 
     Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view, with the
     rates of the first seconds (--every).
@@ -68,17 +70,18 @@ def _redraw(client: Client, view: View, text: str, every_s: float) -> None:
     def drawn(shown: str) -> Text:
         return Text(shown, no_wrap=True, overflow="ellipsis")
 
-    pause = threading.Event()
-    with Live(drawn(text), screen=True, auto_refresh=False) as live:
-        try:
-            while not pause.wait(every_s):
-                try:
-                    text = view.text(client.cluster(), client.jobs(), time.monotonic())
-                    live.update(drawn(text), refresh=True)
-                except ClusterUnreachable as error:
-                    live.update(drawn(f"{error}\n\nAs last seen:\n\n{text}"), refresh=True)
-        except KeyboardInterrupt:
-            pass
+    # Not by KeyboardInterrupt: one that is raised inside a callback of gRPC is lost.
+    ended = threading.Event()
+    with (
+        stop_signals(lambda _: ended.set(), (signal.SIGINT,)),
+        Live(drawn(text), screen=True, auto_refresh=False) as live,
+    ):
+        while not ended.wait(every_s):
+            try:
+                text = view.text(client.cluster(), client.jobs(), time.monotonic())
+                live.update(drawn(text), refresh=True)
+            except ClusterUnreachable as error:
+                live.update(drawn(f"{error}\n\nAs last seen:\n\n{text}"), refresh=True)
 
 
 class View:
@@ -88,19 +91,33 @@ class View:
         self._rates = Rates()
 
     def text(self, cluster: ClusterStatus, jobs: Sequence[JobStatus], now_s: float) -> str:
-        """The cluster in three lines, then its task managers and its jobs: those that run first, the newest first."""
+        """The cluster in four lines, then its task managers and its jobs: those that run first, the newest first."""
         from lockgate.client import TERMINAL
         from lockgate.commands.views import table
 
         ordered = sorted(jobs, key=lambda job: (job.state in TERMINAL, -job.submitted_unix_ms))
         parts = [_head(cluster, jobs), task_manager_table(cluster)]
         if ordered:
-            header = ("KEY", "STATE", "RESTARTS", "READ/S", "READ", "WRITTEN", "BUSY", "CHECKPOINT", "TOOK", "SIZE", "")
+            header = (
+                "KEY",
+                "STATE",
+                "RESTARTS",
+                "READ/S",
+                "READ",
+                "WRITTEN",
+                "BACKLOG",
+                "BUSY",
+                "CHECKPOINT",
+                "TOOK",
+                "SIZE",
+                "",
+            )
             rows = [self._job(job, now_s) for job in ordered]
-            parts.append(table(header, rows, right=(2, 3, 4, 5, 6, 7, 8, 9)))
+            parts.append(table(header, rows, right=(2, 3, 4, 5, 6, 7, 8, 9, 10)))
         return "\n\n".join(parts)
 
     def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
+        from lockgate.backlog import job_backlog
         from lockgate.client import TERMINAL
         from lockgate.commands.views import first_line, percent
         from lockgate.loads import vertex_loads
@@ -115,6 +132,7 @@ class View:
             "-" if job.state in TERMINAL else rate,
             "-" if read is None else f"{read:,}",
             "-" if written is None else f"{written:,}",
+            str(job_backlog(job)),
             "-" if not loads else percent(max(load.busy for load in loads)),
             "-" if last is None else str(last.checkpoint_id),
             "-" if last is None else f"{last.duration_ms} ms",
@@ -128,10 +146,13 @@ def _head(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> str:
     slots = sum(found.slots for found in cluster.task_managers)
     free = sum(found.free_slots for found in cluster.task_managers)
     leads = f"{leader.address} (pid {leader.pid}, token {leader.token})" if leader is not None else "none"
+    managers = f"{len(cluster.task_managers)}, slots: {slots}, free: {free}"
     return "\n".join(
         (
             f"leader: {leads}, standbys: {standbys}",
-            f"task managers: {len(cluster.task_managers)}, slots: {slots}, free: {free}",
+            f"task managers: {'not known' if cluster.leader_silent else managers}",
             jobs_line(jobs),
+            zookeeper_line(cluster),
+            storage_line(jobs),
         )
     )

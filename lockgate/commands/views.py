@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from lockgate_common.amounts import counted, size_text
+from lockgate_common.json_input import parse_json
 from lockgate_common.printable import printable
-from lockgate_proto.messages import CheckpointMode, CompletedCheckpoint, JobEvent, JobStatus, SubtaskLoad
+from lockgate_proto.messages import (
+    CheckpointMode,
+    CheckpointOffsets,
+    CompletedCheckpoint,
+    JobEvent,
+    JobStatus,
+    QueryStateResponse,
+    SubtaskLoad,
+)
 
+from lockgate.backlog import Backlog
 from lockgate.shapes import mode_name, state_kind
 
 
@@ -79,9 +91,9 @@ def _tables(status: JobStatus) -> Iterator[str]:
             (item.vertex_id, str(item.subtask), item.task_manager_id or "-", item.state, *_load_cells(item.load))
             for item in status.subtasks
         ]
-        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG")
+        header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG", "BACKLOG")
         yield ""
-        yield table(header, places, right=(1, 4, 5, 6, 7))
+        yield table(header, places, right=(1, 4, 5, 6, 7, 8))
 
 
 def _remarks(status: JobStatus) -> Iterator[str]:
@@ -94,6 +106,7 @@ def _remarks(status: JobStatus) -> Iterator[str]:
             "records were too far ahead of the clock for {}: processed, but they do not advance event time (max_ahead)",
         ),
         ("records_failed", "records failed in {} and were skipped, or went to its dead letters"),
+        ("records_lost", "records of {} were lost in restarts (checkpoints at most once)"),
     ):
         for operator in status.operators:
             if count := getattr(operator, name):
@@ -115,12 +128,13 @@ def traceback_text(status: JobStatus) -> str:
     return printable(f"there is no traceback for this failure: {status.error or 'no reason given'}")
 
 
-def _load_cells(load: SubtaskLoad | None) -> tuple[str, str, str, str]:
+def _load_cells(load: SubtaskLoad | None) -> tuple[str, ...]:
     if load is None:
-        return "-", "-", "-", "-"
+        return ("-",) * 5
     shares = (load.busy_permille, load.backpressured_permille, 1000 - load.busy_permille - load.backpressured_permille)
     busy, backpressured, idle = (percent(share / 1000) for share in shares)
-    return busy, backpressured, idle, f"{load.lag_ms / 1000:,.1f} s" if load.has_lag else "-"
+    lag = f"{load.lag_ms / 1000:,.1f} s" if load.has_lag else "-"
+    return busy, backpressured, idle, lag, str(Backlog.of(load))
 
 
 def percent(share: float) -> str:
@@ -162,6 +176,40 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
         for checkpoint in checkpoints
     ]
     return table(("ID", "KIND", "STATE", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "POINTER"), rows, right=(0, 4, 5, 6))
+
+
+def queried_text(answer: QueryStateResponse) -> str:
+    """`lockgate query`: a line for each output of a key, and of windows for each window."""
+    rows = []
+    for value in answer.values:
+        named = ", ".join(f"{name}={_cell(item)}" for name, item in parse_json(value.key).items())
+        if not value.found:
+            rows.append((named, "-"))
+            continue
+        held = parse_json(value.value)
+        for item in held.get("windows", [held.get("states", held.get("values", held))]):
+            rows.append((named, ", ".join(f"{name}={_cell(found)}" for name, found in item.items())))
+    return f"as of checkpoint {answer.checkpoint_id}\n{table(('KEY', 'VALUE'), rows)}"
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def offsets_text(checkpoints: Sequence[CheckpointOffsets]) -> str:
+    """`lockgate checkpoints KEY --offsets`: a line for each split."""
+    rows = [
+        (str(checkpoint.checkpoint_id), source.operator_id, str(source.subtask), *split)
+        for checkpoint in checkpoints
+        for source in checkpoint.sources
+        for split in (
+            *((each.split, str(each.offset), str(each.end) if each.end >= 0 else "-") for each in source.splits),
+            *((f"splits read to their ends, in {file}", "", "") for file in source.read_splits),
+        )
+    ]
+    if not rows:
+        return "no completed checkpoint with offsets yet"
+    return table(("ID", "SOURCE", "SUBTASK", "SPLIT", "OFFSET", "END"), rows, right=(0, 2, 4, 5))
 
 
 def event_text(event: JobEvent) -> str:

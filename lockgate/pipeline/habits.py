@@ -14,6 +14,7 @@ _AGGREGATE = 'key_by("word").aggregate(n=count())'
 _SELECT = 'select("*", "price * 2 AS twice")'
 _WRITE = "write_parquet(), write_sql() and the other write_...() methods"
 _ORDER = "a stream has no end to sort or count up to: do it per batch in foreach_batch(), or where the output is read"
+_TABLES = 'flat_map(function, schema="word STRING", vectorized="{}"), whose function gets one table and returns one'
 _READ = "job.read_text(), read_csv(), read_json(), read_parquet(), read_kafka()"
 INSTEAD: dict[str, str] = {
     **dict.fromkeys(("groupBy", "groupby", "group_by", "agg", "reduce", "sum", "count"), _AGGREGATE),
@@ -21,13 +22,17 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("withColumn", "withColumns"), _SELECT),
     **dict.fromkeys(("withColumnRenamed", "drop"), 'select("a", "b AS c"), which names the columns to keep'),
     "selectExpr": "select(), which takes expressions",
-    **dict.fromkeys(("flatMap", "flat_map", "explode"), "sql() with SELECT explode(list) AS one FROM input"),
+    "flatMap": 'flat_map(function, schema="word STRING")',
+    "explode": "sql() with SELECT explode(list) AS one FROM input",
+    "mapInArrow": _TABLES.format("arrow"),
+    **dict.fromkeys(("mapInPandas", "mapPartitions"), _TABLES.format("pandas")),
     **dict.fromkeys(
         ("withWatermark", "assignTimestampsAndWatermarks", "assign_timestamps_and_watermarks"),
         'event_time("at", out_of_order="5 seconds")',
     ),
     **dict.fromkeys(("dropDuplicates", "dropDuplicatesWithinWatermark", "distinct"), 'key_by("id").deduplicate()'),
     "join": "key_by(...).interval_join() for two streams; transform(lambda df: df.join(...)) for a table",
+    "connect": "with_broadcast(rules) for rules or a model; key_by(...).interval_join() for two streams of events",
     **dict.fromkeys(("unionAll", "unionByName"), "union()"),
     **dict.fromkeys(("orderBy", "sort", "limit", "head", "take"), _ORDER),
     **dict.fromkeys(("repartition", "coalesce"), "parallelism(n), or rebalance()"),
@@ -42,6 +47,8 @@ INSTEAD: dict[str, str] = {
 }
 _KEYWORDS = {
     "partitionBy": "Files are not sorted into folders by a column: filter() the stream into one sink for each value",
+    **dict.fromkeys(("output_type", "result_type"), 'schema="word STRING, n INT" says what a function returns'),
+    "func_type": 'vectorized="arrow" or "pandas" is for functions of many records at once',
     "format": "The method names the format: write_parquet(), write_csv(), write_json()",
     "checkpointLocation": "Checkpoints are in the cluster's storage; see the arguments of Job",
     "outputMode": "An aggregate puts out the new value of a key; a sink with a key keeps the newest",

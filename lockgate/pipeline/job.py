@@ -44,15 +44,17 @@ MAX_KEY_GROUPS = 32768
 MODES = {  # defaults are omitted, so that the graph of a job that uses them does not change
     "exactly_once": CheckpointMode.CHECKPOINT_MODE_UNSPECIFIED,
     "at_least_once": CheckpointMode.AT_LEAST_ONCE,
+    "at_most_once": CheckpointMode.AT_MOST_ONCE,
     "unaligned": CheckpointMode.UNALIGNED,
     "stop_the_world": CheckpointMode.STOP_THE_WORLD,
 }
 FAILOVERS = {
-    "restart": LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
     "reattach": LeaderFailover.LEADER_FAILOVER_REATTACH,
+    "restart": LeaderFailover.LEADER_FAILOVER_RESTART,
 }
 MAX_FULL_EVERY = 1_000
 MAX_CONCURRENT = 100
+MAX_REPLICAS = 8
 
 Location = str | os.PathLike[str]
 
@@ -72,9 +74,11 @@ class Job(Hinting):
     full_snapshot_every: with 10 every tenth snapshot of keyed state is full, the nine between are incremental;
     binary_diff: increments of a process function's state hold binary differences where these are at most half as large;
     restart: `Restart.exponential()` by default; replace_stragglers: True or `stragglers(...)` moves a subtask that is
-    much slower than its siblings to another task manager; leader_failover: whether a new leader starts the job again
-    from its newest checkpoint ("restart") or goes on with what runs ("reattach"). Times in milliseconds. Errors raise
-    PipelineError.
+    much slower than its siblings to another task manager; leader_failover: whether a new leader goes on with what
+    runs ("reattach", the cluster's default) or starts the job again from its newest checkpoint ("restart");
+    standby_replicas: how many task managers with free slots keep copies of the newest checkpoint's files on their own
+    disks, while those that run the job keep theirs: a restart then reads no storage (docs/standby-copies.md). Times in
+    milliseconds. Errors raise PipelineError.
     """
 
     def __init__(
@@ -90,7 +94,9 @@ class Job(Hinting):
         tolerable_failed_checkpoints: int = 0,
         retained_checkpoints: int = 1,
         retain_after_end: bool = False,
-        checkpoint_mode: Literal["exactly_once", "at_least_once", "unaligned", "stop_the_world"] = "exactly_once",
+        checkpoint_mode: Literal[
+            "exactly_once", "at_least_once", "at_most_once", "unaligned", "stop_the_world"
+        ] = "exactly_once",
         aligned_timeout_ms: int = 0,
         max_concurrent_checkpoints: int = 1,
         state: Literal["filesystem", "memory", "rocksdb"] | str | StateBackend = "filesystem",
@@ -98,7 +104,8 @@ class Job(Hinting):
         binary_diff: bool = False,
         restart: RestartStrategy | None = None,
         replace_stragglers: bool | StragglerReplacement = False,
-        leader_failover: Literal["restart", "reattach"] = "restart",
+        leader_failover: Literal["reattach", "restart"] | None = None,
+        standby_replicas: int = 0,
     ) -> None:
         self.name = checks.text("Job", "a name", name, "wordcount")
         self.max_parallelism = checks.whole("Job", "max_parallelism", max_parallelism, 1, MAX_KEY_GROUPS)
@@ -122,7 +129,10 @@ class Job(Hinting):
         self._state = _with_increments(_state_backend(state), full_every, bool(binary_diff))
         self._restart = _restart_strategy(restart)
         self._stragglers = replacement(replace_stragglers)
-        self._failover = checks.one_of("Job", "leader_failover", leader_failover, FAILOVERS)
+        self._failover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
+        if leader_failover is not None:
+            self._failover = checks.one_of("Job", "leader_failover", leader_failover, FAILOVERS)
+        self._replicas = checks.whole("Job", "standby_replicas", standby_replicas, 0, MAX_REPLICAS)
         self._plan = Plan(self.max_parallelism)
         self._submitted: JobGraph | None = None
 
@@ -244,7 +254,9 @@ class Job(Hinting):
         check_ends(self._plan.nodes)
         vertices, edges = vertices_and_edges(self._plan.nodes, self.default_parallelism, self.max_parallelism)
         options = (self._checkpoints, self._restart, self._state, self._stragglers)
-        return JobGraph(self.name, vertices, edges, *options, leader_failover=self._failover)
+        return JobGraph(
+            self.name, vertices, edges, *options, leader_failover=self._failover, standby_replicas=self._replicas
+        )
 
     def submit(
         self,

@@ -19,14 +19,23 @@ from lockgate.pipeline.errors import PipelineError
 _INSTALLED = re.compile(r"lockgate(_(proto|common|ha|coordinator|taskmanager|devtools))?(\.|$)")
 
 
-def pickled(method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...] = ()) -> bytes:
+def pickled(
+    method: str,
+    function: Any,
+    arguments: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    *,
+    place: str = "inside the function",
+    may_yield: bool = False,
+) -> bytes:
     """Pickles `function` by value, with the author's own modules that it uses.
 
-    arguments: those it will be called with, for messages; optional: passed as well if it has a parameter of that name.
-    Raises PipelineError when it cannot be called like that, or holds an object that cannot be pickled.
+    arguments: those it will be called with, for messages; optional: passed as well if it has a parameter of that name;
+    place: where what cannot be pickled belongs; may_yield: it may be a generator function. Raises PipelineError when it
+    cannot be called like that, or holds an object that cannot be pickled.
     """
-    _check_callable(method, function, arguments, optional)
-    return _dumped(method, function, "inside the function")
+    _check_callable(method, function, arguments, optional, may_yield)
+    return _dumped(method, function, place)
 
 
 def pickled_connector(method: str, value: Any, kind: type[Any], extra: tuple[ModuleType, ...] = ()) -> bytes:
@@ -87,12 +96,18 @@ def describe(function: Any) -> str:
     return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else str(name)
 
 
-def _check_callable(method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...]) -> None:
+def _check_callable(
+    method: str, function: Any, arguments: tuple[str, ...], optional: tuple[str, ...], may_yield: bool
+) -> None:
     wanted = ", ".join(arguments)
     if not callable(function):
         raise PipelineError(f"{method}() takes a function of ({wanted}), not {type(function).__name__}")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise PipelineError(f"{method}() takes a plain function of ({wanted}), without async or yield")
+    codes = (function, type(function).__call__)  # a functools.partial is looked into, an object's class is not
+    if any(
+        inspect.iscoroutinefunction(code) or (inspect.isgeneratorfunction(code) and not may_yield) for code in codes
+    ):
+        other = "async" if may_yield else "async or yield"
+        raise PipelineError(f"{method}() takes a plain function of ({wanted}), without {other}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockgate_proto.messages import Edge, JoinSide, Operator, Partitioning, Vertex
+from lockgate_proto.loops import loops
+from lockgate_proto.messages import Edge, JobGraph, JoinSide, KeyedProcess, Operator, Partitioning, Vertex
 
 from lockgate.pipeline.errors import PipelineError, call_site
 from lockgate.pipeline.on_error import PLAIN, Way
@@ -18,7 +20,8 @@ class Input:
     """An input of an operator.
 
     partitioning UNSPECIFIED: forward when the widths match; side_output: empty for the result of `node`; join_side: of
-    an input of a join; is_feedback: back to the head of a loop, from an operator behind it.
+    an input of a join; is_feedback: back to the head of a loop, from an operator behind it; is_state: the broadcast
+    stream of `with_broadcast`.
     """
 
     node: Node
@@ -27,6 +30,7 @@ class Input:
     side_output: str = ""
     join_side: JoinSide = JoinSide.JOIN_SIDE_UNSPECIFIED
     is_feedback: bool = False
+    is_state: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -96,18 +100,37 @@ class Plan:
 
 def widths(nodes: list[Node], default: int) -> dict[str, int]:
     """Parallelism per operator id: its own, otherwise that of its inputs if they agree and records are not
-    repartitioned, otherwise the job's.
+    repartitioned, otherwise the job's. A broadcast stream beside other inputs does not count, and its sender gets 1.
+
+    Raises PipelineError when that would narrow other streams behind the sender, which the author did not ask for.
 
     `nodes` in the order of creation, inputs before consumers.
     """
     result: dict[str, int] = {}
     for node in nodes:
-        inputs = [input_ for input_ in node.inputs if not input_.is_feedback]
+        inputs = [input_ for input_ in node.inputs if not input_.is_feedback and not input_.is_state]
         before = {result[input_.node.id] for input_ in inputs}
         plain = all(input_.partitioning is Partitioning.PARTITIONING_UNSPECIFIED for input_ in inputs)
         inherited = before.pop() if plain and len(before) == 1 else default
-        result[node.id] = node.width or inherited
+        result[node.id] = node.width or (_width_of_sender(node, inherited) if _outputs(node, True) else inherited)
     return result
+
+
+def _outputs(node: Node, is_state: bool) -> bool:
+    """Whether the result of an operator is read as a broadcast stream, or as another one."""
+    vias = (via for consumer in node.consumers for via in consumer.inputs if via.node is node and not via.side_output)
+    return any(via.is_state is is_state for via in vias)
+
+
+def _width_of_sender(node: Node, inherited: int) -> int:
+    if inherited > 1 and _outputs(node, False):
+        raise PipelineError(
+            f"{node.method}() here gives its records to with_broadcast(), which takes one subtask, and to other"
+            f" operators, which would lose their {inherited}; put an operator, such as select('*'), in front of"
+            " with_broadcast(), or give this one parallelism(1)",
+            node.where,
+        )
+    return 1
 
 
 def check_ends(nodes: list[Node]) -> None:
@@ -167,6 +190,7 @@ def vertices_and_edges(
 ) -> tuple[tuple[Vertex, ...], tuple[Edge, ...]]:
     """The graph. A vertex is named after its first operator's id, so that it too is stable across runs."""
     width = widths(nodes, default_width)
+    _check_senders(nodes, width)
     chained = chains(nodes, width)
     vertex_of = {node.id: chain[0].id for chain in chained for node in chain}
     vertices = tuple(
@@ -182,7 +206,38 @@ def vertices_and_edges(
     edges = (
         _edge(vertex_of[input_.node.id], chain[0], input_, width) for chain in chained for input_ in chain[0].inputs
     )
-    return vertices, tuple(dict.fromkeys(edges))  # operators of one vertex may share their dead letters
+    found = tuple(dict.fromkeys(edges))  # operators of one vertex may share their dead letters
+    return tuple(_timers_allowed(vertices, found)), found
+
+
+def _timers_allowed(vertices: tuple[Vertex, ...], edges: tuple[Edge, ...]) -> Iterator[Vertex]:
+    """Only inside a loop is a process function bound to set no timers: elsewhere, its graph would change."""
+    inside = frozenset[str]().union(*loops(JobGraph(vertices=vertices, edges=edges)))
+    for vertex in vertices:
+        if vertex.id in inside:
+            yield vertex
+        else:
+            yield replace(
+                vertex,
+                operators=tuple(
+                    replace(operator, kind=replace(operator.kind, without_timers=False))
+                    if isinstance(operator.kind, KeyedProcess)
+                    else operator
+                    for operator in vertex.operators
+                ),
+            )
+
+
+def _check_senders(nodes: list[Node], width: dict[str, int]) -> None:
+    """Raises PipelineError for a broadcast stream of several subtasks."""
+    for input_ in (input_ for node in nodes for input_ in node.inputs if input_.is_state):
+        if width[input_.node.id] > 1:
+            raise PipelineError(
+                f"{input_.node.method}() here has {width[input_.node.id]} subtasks, and with_broadcast() takes a stream"
+                " of one: the records of several would come in another order in each subtask behind it; give it"
+                " parallelism(1)",
+                input_.node.where,
+            )
 
 
 def _operator(node: Node) -> Operator:

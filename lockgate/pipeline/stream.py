@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from lockgate_proto.event_times import ANY_TIME_AHEAD, DEFAULT_MAX_AHEAD_MS
 from lockgate_proto.messages import (
@@ -22,15 +22,17 @@ from lockgate_proto.messages import (
 )
 
 from lockgate.pipeline import checks
+from lockgate.pipeline.broadcast import BroadcastStream, with_state_of
 from lockgate.pipeline.errors import PipelineError
 from lockgate.pipeline.functions import AggregateExpression
-from lockgate.pipeline.habits import Hinting
 from lockgate.pipeline.on_error import Choice, way
 from lockgate.pipeline.pickled import describe, pickled, pickled_process
 from lockgate.pipeline.plan import LOOP, Input, Node, Plan
 from lockgate.pipeline.processing import ProcessFunction
+from lockgate.pipeline.records import Function, Vectorized, record_function
 from lockgate.pipeline.states import declared_states
 from lockgate.pipeline.times import event_time_of, join_time
+from lockgate.pipeline.windowed import WindowedStream
 from lockgate.pipeline.windows import Duration, WindowExpression
 from lockgate.pipeline.writing import Writable
 
@@ -57,8 +59,17 @@ class Stream(Writable):
         )
         return self._then("select", SqlTransform(f"SELECT {listed} FROM input"), on_error)
 
-    def filter(self, condition: str, *, on_error: Choice = "fail") -> Stream:
-        """Keeps the rows for which an SQL condition is true: `filter("price > 0")`. on_error: as for `sql`."""
+    def filter(self, condition: str | Function, *, vectorized: Vectorized = None, on_error: Choice = "fail") -> Stream:
+        """Keeps the rows for which an SQL condition is true: `filter("price > 0")`; or for which a function is:
+        `filter(lambda record: record["price"] > 0)`.
+
+        A function returns True or False; None counts as False. vectorized, on_error: as for `map`; a vectorized
+        function returns an array of booleans.
+        """
+        if callable(condition):
+            return self._then("filter", record_function("filter", condition, None, vectorized, on_error), on_error)
+        if vectorized is not None:
+            raise PipelineError("filter() takes vectorized= for a function only; an SQL condition is computed by Spark")
         text = checks.text("filter", "an SQL condition", condition, "price > 0")
         return self._then("filter", SqlTransform(f"SELECT * FROM input WHERE {text}"), on_error)
 
@@ -72,9 +83,32 @@ class Stream(Writable):
         """
         return self._python("transform", function, on_error)
 
-    def map(self, function: Callable[[Any], Any], *, on_error: Choice = "fail") -> Stream:
-        """The same as `transform`: the function maps a DataFrame to a DataFrame."""
-        return self._python("map", function, on_error)
+    def map(
+        self, function: Function, schema: Any = None, *, vectorized: Vectorized = None, on_error: Choice = "fail"
+    ) -> Stream:
+        """Calls a function with each record, a dict by column, and puts out the record that it returns.
+
+        >>> lines.map(lambda record: {"words": len(record["value"].split())}, schema="words INT")
+
+        It returns a dict by column, a tuple in the order of the schema, or, for a single column, the value itself.
+        schema: of what it returns, as Spark DDL; required. vectorized: "arrow" or "pandas": it is called with a
+        pyarrow.Table or pandas.DataFrame of many records instead, and returns one with as many rows. function may be
+        an object with `open(context)` and `close()`, which lives as long as its subtask. It runs in the task manager;
+        the cluster accepts such jobs from clients that present its secret. on_error: as for `sql`.
+        """
+        return self._then("map", record_function("map", function, schema, vectorized, on_error), on_error)
+
+    def flat_map(
+        self, function: Function, schema: Any = None, *, vectorized: Vectorized = None, on_error: Choice = "fail"
+    ) -> Stream:
+        """Calls a function with each record, and puts out all records that it returns: a list, a generator, or None.
+
+        >>> lines.flat_map(lambda record: record["value"].split(), schema="word STRING")
+
+        Each is what the function of `map` may return, whose arguments this has as well. A vectorized function returns
+        a table with any number of rows.
+        """
+        return self._then("flat_map", record_function("flat_map", function, schema, vectorized, on_error), on_error)
 
     def event_time(
         self,
@@ -149,16 +183,36 @@ class Stream(Writable):
         """Sends every row to every subtask of the next operator."""
         return Stream(self._plan, self._repartitioned("broadcast", Partitioning.BROADCAST))
 
+    def with_broadcast(self, other: Stream) -> BroadcastStream[Stream]:
+        """Rules or a model beside the records: an object gets both, and keeps what it needs of the other stream.
+
+        >>> payments.with_broadcast(models).map(Scored(), schema="id BIGINT, score DOUBLE, version INT")
+
+        Every subtask gets every record of `other` by `process_broadcast(record)`, in the same order, and each snapshot
+        has the same state in all of them. `__call__(record)` gets the records of this stream, as in `map`. The operator
+        of `other` gets parallelism 1, and can have no other. See docs/operator-state.md.
+        """
+        if not isinstance(other, Stream):
+            raise PipelineError(f"with_broadcast() takes a stream, not {type(other).__name__}")
+        if other._plan is not self._plan:
+            raise PipelineError("with_broadcast() takes a stream of the same Job")
+        return BroadcastStream(Stream(self._plan, with_state_of(self._inputs, other._inputs))._then)
+
     def aggregate(self, **aggregates: AggregateExpression) -> Stream:
         """Only for keyed streams: raises a PipelineError that says so."""
         del aggregates
         raise PipelineError('aggregate() needs a key: key_by("word").aggregate(n=count())')
 
     def window(
-        self, window: WindowExpression, *, on: str | None = None, allowed_lateness: Duration = 0
-    ) -> WindowedStream:
+        self,
+        window: WindowExpression,
+        *,
+        time: Literal["event", "processing"] = "event",
+        on: str | None = None,
+        allowed_lateness: Duration = 0,
+    ) -> WindowedStream[WindowResults]:
         """Only for keyed streams: raises a PipelineError that says so."""
-        del window, on, allowed_lateness
+        del window, time, on, allowed_lateness
         raise PipelineError('window() needs a key: key_by("user").window(tumbling("5 seconds")).aggregate(n=count())')
 
     def interval_join(self, *others: Any, **options: Any) -> Stream:
@@ -246,22 +300,36 @@ class KeyedStream(Stream):
         return self._then("aggregate", self._aggregation(aggregates, None))
 
     def window(
-        self, window: WindowExpression, *, on: str | None = None, allowed_lateness: Duration = 0
-    ) -> WindowedStream:
-        """Aggregates per key and window of event time: `window(tumbling("5 seconds")).aggregate(n=count())`.
+        self,
+        window: WindowExpression,
+        *,
+        time: Literal["event", "processing"] = "event",
+        on: str | None = None,
+        allowed_lateness: Duration = 0,
+    ) -> WindowedStream[WindowResults]:
+        """Divides each key into windows, to aggregate their records, or to call a function with them:
+        `window(tumbling("5 seconds")).aggregate(n=count())`.
 
-        on: SQL of the event time, the column declared by `event_time` by default; allowed_lateness: how long after its
-        end a window still accepts late records, and emits an updated result for them.
+        time: "event", or "processing" for the clock at the arrival of each record. on: SQL of the event time, the
+        column declared by `event_time` by default; allowed_lateness: how long after its end a window still accepts late
+        records, and emits an updated result for them. Both are for event time only.
         """
         if not isinstance(window, WindowExpression):
             raise PipelineError(
                 f'window() takes tumbling("5 seconds") or sliding("5 s", "1 s") from lockgate, not {window!r}'
             )
-        time = (
+        lateness = checks.duration("window", "allowed_lateness", allowed_lateness, 0)
+        if checks.one_of("window", "time", time, {"event": False, "processing": True}):
+            if on is not None or lateness:
+                raise PipelineError(
+                    'window(time="processing") takes neither on= nor allowed_lateness=: a record belongs to the time '
+                    "of its arrival, so none is late"
+                )
+            return self._windowed(Window(window.kind, processing_time=True))
+        column = (
             checks.text("window", "on=", on, "at") if on is not None else event_time_of("window()", "on", self._inputs)
         )
-        lateness = checks.duration("window", "allowed_lateness", allowed_lateness, 0)
-        return WindowedStream(self, Window(window.kind, time, lateness))
+        return self._windowed(Window(window.kind, column, lateness))
 
     def interval_join(
         self,
@@ -328,7 +396,9 @@ class KeyedStream(Stream):
         data = pickled_process("process", function, ProcessFunction)
         states = declared_states(function)
         ddl = checks.schema("process", schema)
-        return self._then("process", KeyedProcess(self._keys, data, describe(function), ddl, states), on_error)
+        no_timers = type(function).on_timer is ProcessFunction.on_timer
+        kind = KeyedProcess(self._keys, data, describe(function), ddl, states, without_timers=no_timers)
+        return self._then("process", kind, on_error)
 
     def deduplicate(self, *, ttl: Duration | None = None) -> Stream:
         """Passes the first record of each key on, and drops later ones.
@@ -336,6 +406,12 @@ class KeyedStream(Stream):
         ttl: how long after that, by the wall clock, its key counts as new again. By default every key is kept forever.
         """
         return self._then("deduplicate", Deduplicate(self._keys, _ttl("deduplicate", "ttl", ttl)))
+
+    def _windowed(self, window: Window) -> WindowedStream[WindowResults]:
+        def results(method: str, kind: Any) -> WindowResults:
+            return WindowResults(self._plan, self._then(method, kind)._inputs)
+
+        return WindowedStream(self._keys, window, self._aggregation, results)
 
     def _aggregation(self, aggregates: Mapping[str, AggregateExpression], window: Window | None) -> KeyedAggregate:
         taken = self._keys if window is None else (*self._keys, "window_start", "window_end")
@@ -360,26 +436,19 @@ class KeyedStream(Stream):
         return KeyedAggregate(self._keys, tuple(listed), window)
 
 
-class WindowedStream(Hinting):
-    """A keyed stream divided into windows, as returned by `window`."""
-
-    def __init__(self, keyed: KeyedStream, window: Window) -> None:
-        self._keyed = keyed
-        self._window = window
-
-    def aggregate(self, **aggregates: AggregateExpression) -> WindowResults:
-        """Emits (keys, window_start, window_end, aggregates) once event time has passed the end of a window."""
-        keyed = self._keyed
-        stream = keyed._then("aggregate", keyed._aggregation(aggregates, self._window))
-        return WindowResults(keyed._plan, stream._inputs)
-
-
 class WindowResults(Stream):
     """The results of windows."""
 
     def late(self) -> Stream:
-        """Records that arrived too late for their window, aggregated: rows like the results."""
-        return Stream(self._plan, (Input(self._node("late"), side_output="late"),))
+        """Records that arrived too late for their window: of aggregates aggregated, rows like the results; of
+        `process` as they came.
+
+        Raises PipelineError for windows of processing time.
+        """
+        node = self._node("late")
+        if isinstance(node.kind, KeyedAggregate) and node.kind.window is not None and node.kind.window.processing_time:
+            raise PipelineError("late() has no records here: no record is late for windows of processing time")
+        return Stream(self._plan, (Input(node, side_output="late"),))
 
 
 def _prefix(name: str, value: str) -> str:

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from lockgate_proto.messages import JobEvent, JobEventKind, JobGraph, JobState, JobStatus, SubmitResponse
+from lockgate_proto.messages import (
+    ForeachBatchSink,
+    JobEvent,
+    JobEventKind,
+    JobGraph,
+    JobState,
+    JobStatus,
+    PythonSink,
+    SubmitResponse,
+)
 
 from lockgate.client import TERMINAL, Client, ClusterTarget, JobFailed, JobHandle, find_cluster
 from lockgate.client.deadline import Deadline
@@ -18,11 +27,14 @@ from lockgate.pipeline.errors import PipelineError
 START_TIMEOUT_MS = 60_000
 # An error that only the first records show appears within this time after the start: a first micro-batch takes a
 # second, or a few where Python workers start. A job that has had a record or a checkpoint by then is not waited for.
+# One that writes with the author's Python is, until that has returned once: it is called when a checkpoint completes.
 SETTLE_MS = 10_000
 _QUIET_MS = 3_000
 
 _STARTED = frozenset({JobState.RUNNING, JobState.FINISHING})
 _PROOF = frozenset({JobEventKind.FIRST_RECORD, JobEventKind.CHECKPOINT_COMPLETED})
+_COMMIT = frozenset({JobEventKind.FIRST_COMMIT})
+_LATE = (ForeachBatchSink, PythonSink)  # the author's Python, first called when a checkpoint is complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +157,25 @@ def send(
         say(f"job {key} was submitted before; following it")
     handle = JobHandle(client, key)
     try:
-        say(_Follower(handle, say).run())
+        say(_Follower(handle, say, needs_commit=response.created and _commits_with_python(graph)).run())
     except KeyboardInterrupt:
         say(f"job {key} is submitted, and continues without this command; {_ways_on(key)}")
         raise
     return handle, response
 
 
+def _commits_with_python(graph: JobGraph) -> bool:
+    return any(isinstance(operator.kind, _LATE) for vertex in graph.vertices for operator in vertex.operators)
+
+
 class _Follower:
     """Reads a job's updates until it runs, has ended, or cannot start yet."""
 
-    def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
+    def __init__(self, handle: JobHandle, say: Callable[[str], None], *, needs_commit: bool) -> None:
+        """needs_commit: only output of a sink proves that the job works; else a record or a checkpoint is enough."""
         self._handle = handle
+        self._proofs = _COMMIT if needs_commit else _PROOF
+        self._reached = False  # a record has come to a sink
         self._say = say
         self._reported = ""
         self._status: JobStatus | None = None
@@ -182,10 +201,11 @@ class _Follower:
 
     def _take(self, update: JobStatus | JobEvent | None) -> None:
         if isinstance(update, JobEvent):
-            self._proven = self._proven or update.kind in _PROOF
+            self._proven = self._proven or update.kind in self._proofs
+            self._reached = self._reached or update.kind is JobEventKind.FIRST_RECORD
         elif update is not None:
             self._status = update
-            self._proven = self._proven or update.last_checkpoint is not None
+            self._proven = self._proven or (update.last_checkpoint is not None and self._proofs is _PROOF)
         elif self._status is not None and self._status.state not in _STARTED:
             trouble = self._status.error or self._status.message
             if trouble and trouble != self._reported:
@@ -201,7 +221,8 @@ class _Follower:
         if status.state in TERMINAL:
             return f"job {key} has ended: {status.state.name}"
         if status.state in _STARTED:
-            quiet = "" if self._proven else "; no record has reached a sink yet"
+            missing = "its sink has not written anything yet" if self._reached else "no record has reached a sink yet"
+            quiet = "" if self._proven else f"; {missing}"
             return f"job {key} is running (attempt {status.attempt}){quiet}"
         reason = f": {status.message or status.error}" if status.message or status.error else ""
         if status.state is JobState.WAITING_FOR_SLOTS:

@@ -39,7 +39,7 @@ def _event_times(inputs: Iterable[Input]) -> set[str]:
     """The event time columns declared upstream of some inputs."""
     found: set[str] = set()
     for input_ in inputs:
-        if input_.is_feedback:
+        if input_.is_feedback or input_.is_state:
             continue
         kind = input_.node.kind
         if isinstance(kind, EventTime):

@@ -1,10 +1,12 @@
-"""Windows of event time for `KeyedStream.window`."""
+"""Windows for `KeyedStream.window`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
 
-from lockgate_proto.messages import SessionWindow, SlidingWindow, TumblingWindow
+from lockgate_proto.messages import CumulatingWindow, SessionWindow, SlidingWindow, TumblingWindow
 
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
@@ -16,7 +18,31 @@ Duration = str | int
 class WindowExpression:
     """A definition of windows."""
 
-    kind: TumblingWindow | SlidingWindow | SessionWindow
+    kind: TumblingWindow | SlidingWindow | CumulatingWindow | SessionWindow
+
+
+class TimeWindow(Protocol):
+    """The window that a function of windows is called for."""
+
+    @property
+    def start(self) -> datetime:
+        """Its first moment, in UTC."""
+        ...
+
+    @property
+    def end(self) -> datetime:
+        """The first moment behind it, in UTC."""
+        ...
+
+    @property
+    def start_ms(self) -> int:
+        """The same in milliseconds since 1970."""
+        ...
+
+    @property
+    def end_ms(self) -> int:
+        """The same in milliseconds since 1970."""
+        ...
 
 
 def tumbling(size: Duration, *, offset: Duration = 0) -> WindowExpression:
@@ -40,6 +66,19 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> WindowE
             f"sliding({size!r}, {every!r}) leaves gaps between the windows; every must not exceed the size"
         )
     return WindowExpression(SlidingWindow(size_ms, slide_ms, _offset("sliding", offset, slide_ms)))
+
+
+def cumulating(size: Duration, step: Duration, *, offset: Duration = 0) -> WindowExpression:
+    """Windows that grow by `step` until they are `size` long: `cumulating("1 day", "1 hour")`.
+
+    The first hour, the first two hours, and so on to the whole day; then the next day begins. The size is a multiple of
+    the step, 1,500 times at most: each key has a row for every step. Times are given as for `tumbling`.
+    """
+    size_ms = checks.duration("cumulating", "size", size, 1)
+    step_ms = checks.duration("cumulating", "step", step, 1)
+    if size_ms % step_ms:
+        raise PipelineError(f"cumulating({size!r}, {step!r}): the size must be a multiple of the step")
+    return WindowExpression(CumulatingWindow(size_ms, step_ms, _offset("cumulating", offset, size_ms)))
 
 
 def session(gap: Duration) -> WindowExpression:

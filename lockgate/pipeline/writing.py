@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from lockgate_proto.messages import (
     ConsoleSink,
+    CumulatingWindow,
     DeltaSink,
     FileFormat,
     FileSink,
@@ -17,6 +18,7 @@ from lockgate_proto.messages import (
     PythonSink,
     SqlSink,
     SqlWriteMode,
+    Window,
 )
 
 from lockgate.connectors import CustomSink
@@ -179,8 +181,15 @@ class Writable(Tunable):
     def _keys_of_aggregate(self) -> tuple[str, ...]:
         for input_ in self._inputs:
             if isinstance(input_.node.kind, KeyedAggregate):
-                return (*input_.node.kind.keys, *(["window_start"] if input_.node.kind.window is not None else []))
+                return (*input_.node.kind.keys, *_names_of(input_.node.kind.window))
         raise PipelineError(
             'write_sql() needs key=: the columns that make a row unique, such as key="word"; '
             'or mode="append", which inserts every row'
         )
+
+
+def _names_of(window: Window | None) -> tuple[str, ...]:
+    """The columns that distinguish the windows of a key."""
+    if window is None:
+        return ()
+    return ("window_start", "window_end") if isinstance(window.kind, CumulatingWindow) else ("window_start",)

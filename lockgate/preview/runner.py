@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lockgate_proto.broadcasts import broadcast_senders
+from lockgate_proto.loops import before
 from lockgate_proto.messages import AttemptId, JobGraph, SubtaskId, Watermark
 from lockgate_taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext, SubtaskProgram
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, ChannelWatermarks, held_back
@@ -26,18 +28,26 @@ class Runner:
         parallelism = {vertex.id: 1 for vertex in graph.vertices}
         self._programs: dict[str, SubtaskProgram] = {}
         self._watermarks: dict[str, ChannelWatermarks] = {}
+        broadcast = {sender for vertex in graph.vertices for sender in broadcast_senders(graph, vertex.id)}
+        self._broadcasting = {source for sender in broadcast for source in before(graph.edges, sender)}
         for vertex in graph.vertices:
             where = SubtaskId(attempt, vertex.id, 0)
             self._programs[vertex.id] = engine.build(ProgramContext(where, graph, directory, parallelism=parallelism))
-            self._watermarks[vertex.id] = ChannelWatermarks(len(self._inputs(vertex.id)))
+            senders, silent = self._inputs(vertex.id), broadcast_senders(graph, vertex.id)
+            self._watermarks[vertex.id] = ChannelWatermarks(
+                len(senders), frozenset(number for number, sender in enumerate(senders) if sender in silent)
+            )
 
     def run(self, rows: int) -> Mapping[str, int]:
-        """Reads `rows` rows of each source, or all that there are, and ends the input. Returns what each has read."""
+        """Reads `rows` rows of each source, or all that there are, and ends the input. Returns what each has read.
+
+        Sources of broadcast state come first, so that the state is there for the other records.
+        """
         for vertex_id, program in self._programs.items():
             self._deliver(vertex_id, program.open())
-        read = {
-            vertex_id: self._read(vertex_id, rows) for vertex_id, program in self._programs.items() if program.is_source
-        }
+        sources = [vertex_id for vertex_id, program in self._programs.items() if program.is_source]
+        sources.sort(key=lambda vertex_id: vertex_id not in self._broadcasting)
+        read = {vertex_id: self._read(vertex_id, rows) for vertex_id in sources}
         for program in self._programs.values():
             program.snapshot(1).persist()  # sinks hand over what they were given
         return read

@@ -63,6 +63,8 @@ def endpoints(found: reads.Reads) -> tuple[Endpoint, ...]:
                  "failure, end", named("JobByVertex"), rpc="Watch", is_stream=True),
         Endpoint("GET", f"{job}/graph", "The graph of a job, and where it is drawn", named("Graph"), rpc="Get",
                  handle=reads.graph),
+        Endpoint("GET", f"{job}/reads", "What the sources of a running job had read, second by second, in the last ten "
+                 "minutes of its leader", named("Reads"), rpc="Get", handle=reads.reads),
         Endpoint("GET", f"{job}/subtasks", "A page of a job's subtasks", named("Subtasks"), rpc="Get",
                  handle=reads.subtasks, query=_PAGE),
         Endpoint("GET", f"{job}/checkpoints", "Completed checkpoints and savepoints, newest first",

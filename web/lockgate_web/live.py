@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, SubtaskSnapshot
+from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, ReadHistory, SubtaskSnapshot
 
+from lockgate.backlog import Backlog, forward_edges, vertex_backlogs
 from lockgate.loads import VertexLoad, vertex_loads
 from lockgate.shapes import (
     Json,
+    backlog_json,
     checkpoint_json,
-    forward_edges,
     job_json,
     leader_json,
     snapshot_json,
@@ -88,6 +89,12 @@ def graph_json(status: JobStatus) -> Json:
     }
 
 
+def reads_json(status: JobStatus) -> Json:
+    """What its sources had read at the same place of the other list; empty for a job that does not run."""
+    history = status.reads or ReadHistory()
+    return {"unix_ms": list(history.unix_ms), "records_read": list(history.records)}
+
+
 def subtasks_json(status: JobStatus, vertex: str, offset: int) -> Json:
     """A page of the subtasks, of all vertices for "". total: on all pages."""
     found = [subtask for subtask in status.subtasks if vertex in ("", subtask.vertex_id)]
@@ -110,7 +117,7 @@ def _vertices(status: JobStatus) -> list[Json]:
     for (vertex, state), count in Counter((subtask.vertex_id, subtask.state) for subtask in status.subtasks).items():
         operators.setdefault(vertex, [])
         states.setdefault(vertex, {})[state] = count
-    loads = vertex_loads(status.subtasks)
+    loads, backlogs = vertex_loads(status.subtasks), vertex_backlogs(status.subtasks)
     return [
         {
             "id": vertex,
@@ -120,6 +127,7 @@ def _vertices(status: JobStatus) -> list[Json]:
             "records_in": chain[0].records_in if chain else 0,
             "records_out": chain[-1].records_out if chain else 0,
             **_load_json(loads.get(vertex)),
+            **backlog_json(backlogs.get(vertex, Backlog())),
         }
         for vertex, chain in operators.items()
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from lockgate.shapes import Json, checkpoint_json, job_json, story_json, summary_json
 from lockgate_web.asked import Asked
-from lockgate_web.live import cluster_json, graph_json, overview_json, snapshots_json, subtasks_json
+from lockgate_web.live import cluster_json, graph_json, overview_json, reads_json, snapshots_json, subtasks_json
 
 
 class Reads:
@@ -40,6 +40,11 @@ def job(asked: Asked) -> Json:
 def graph(asked: Asked) -> Json:
     """The drawn part of the job."""
     return graph_json(asked.held.client.job(asked.key))
+
+
+def reads(asked: Asked) -> Json:
+    """What the job had read, second by second."""
+    return reads_json(asked.held.client.job(asked.key, with_reads=True))
 
 
 def subtasks(asked: Asked) -> Json:

@@ -52,7 +52,15 @@ _SUMMARY = {
     **_wholes("attempt", "restarts", "submitted_unix_ms"),
     "ended_unix_ms": _or_null(_WHOLE),
 }
-_COUNTS = _wholes("records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed")
+_COUNTS = _wholes(
+    "records_in",
+    "records_out",
+    "records_late",
+    "records_malformed",
+    "records_ahead",
+    "records_failed",
+    "records_lost",
+)
 _JOB = {
     **_SUMMARY,
     **_texts("run_id", "leader", "straggler"),
@@ -63,10 +71,12 @@ _JOB = {
     "last_checkpoint": _or_null(named("Checkpoint")),
     "storage_trouble": _or_null(_object({"since_unix_ms": _WHOLE, "reason": _TEXT})),
 }
-_TOTALS = dict.fromkeys(("records_read", "records_written"), _or_null(_WHOLE))  # null: not known any more
+_BACKLOG = dict.fromkeys(("backlog_records", "backlog_bytes", "backlog_splits"), _or_null({**_WHOLE, "minimum": 0}))
+_TOTALS = {**dict.fromkeys(("records_read", "records_written"), _or_null(_WHOLE)), **_BACKLOG}  # null: not known
 _LOAD = {
     **dict.fromkeys(("busy", "backpressured", "idle"), _or_null({"type": "number", "minimum": 0, "maximum": 1})),
     **dict.fromkeys(("watermark_unix_ms", "lag_ms"), _or_null(_WHOLE)),
+    **_BACKLOG,
 }  # shares of the last seconds; null: not known, no event time
 _LEADER = {
     **_texts("address", "session", "id"),
@@ -135,6 +145,7 @@ SCHEMAS: dict[str, Schema] = {
             "last_checkpoint": _or_null(named("Checkpoint")),
         }
     ),
+    "Reads": _object(dict.fromkeys(("unix_ms", "records_read"), _list(_WHOLE))),
     "Subtasks": _object({**_wholes("total", "offset"), "subtasks": _list(named("Subtask"))}),
     "Graph": _object(
         {
@@ -152,6 +163,8 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "task_managers": _list(_object({**_texts("id", "address"), **_wholes("pid", "slots", "free_slots")})),
             "jobs": _by_name(_WHOLE),
+            "zookeeper_trouble": _or_null(_TEXT),
+            "leader_silent": _YES,
         }
     ),
     "Overview": _object({"cluster": named("Cluster"), "jobs": _list(named("JobOverview"))}),

@@ -22,6 +22,19 @@ export class Rates {
     known.value = value;
   }
 
+  // What was known before: totals with their times since 1970, from old to new. What is known already is kept.
+  precede(name, unixMs, totals) {
+    const known = this.points.get(name);
+    const rates = [];
+    const times = [];
+    for (let at = 1; at < totals.length; at++) {
+      if (known?.times.length && unixMs[at] >= known.times[0]) break;
+      rates.push(totals[at] < totals[at - 1] ? null : ((totals[at] - totals[at - 1]) * 1000) / (unixMs[at] - unixMs[at - 1]));
+      times.push(unixMs[at]);
+    }
+    if (known) Object.assign(known, { rates: [...rates, ...known.rates].slice(-REMEMBERED), times: [...times, ...known.times].slice(-REMEMBERED) });
+  }
+
   all(name) {
     return this.points.get(name)?.rates.slice(-KEPT) ?? [];
   }

@@ -29,17 +29,17 @@ export function failoversPart(place, model) {
     }
   }
 
-  // Records read a second, as far as this page was open.
+  // Records read a second, as far as the leader or this page has seen it.
   function rates(at) {
     const points = model.rates.around("", at / 1000, BEFORE, AFTER);
-    return points.length < 3 ? null : h("figure", {}, h("figcaption", { class: "small dim" }, "Records read a second around it, as this page saw them"),
+    return points.length < 3 ? null : h("figure", {}, h("figcaption", { class: "small dim" }, "Records read a second around it"),
       course("records read a second around it", points, BEFORE, AFTER, rate));
   }
 
   let last = 0; // when the newest of them began, in microseconds
 
   function draw() {
-    const { takeovers, restarts } = told(model.events);
+    const { takeovers, restarts } = timelines(model.events);
     last = Math.max(0, ...takeovers.concat(restarts).map(({ at }) => at));
     const rows = model.events.filter((event) => !QUIET.includes(event.kind)).slice(-ROWS).reverse().map((event) =>
       [clock(event.unix_us), words(event.kind), String(event.attempt || "-"), String(event.token || "-"), event.text.slice(0, 400)]);
@@ -57,6 +57,7 @@ export function failoversPart(place, model) {
   draw();
   let newest = 0; // token whose first checkpoint is shown
   return {
+    reads: draw,
     status() {
       if (Date.now() - last / 1000 < (AFTER + 2) * 1000) draw();
     },
@@ -69,7 +70,7 @@ export function failoversPart(place, model) {
 }
 
 // The steps of each change of the leader, and of each restart under one leader.
-function told(events) {
+function timelines(events) {
   const known = [...events].sort((left, right) => left.unix_us - right.unix_us);
   const after = (from, kinds, fits) => {
     const steps = [];

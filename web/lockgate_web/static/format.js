@@ -1,11 +1,12 @@
 // Numbers, times and states as text.
 export const count = (value) => value?.toLocaleString("en") ?? "-";
 
-export function rate(value) {
-  if (value === null || value === undefined) return "-";
-  if (value >= 1e6) return `${(value / 1e6).toFixed(2)} M/s`;
-  if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k/s`;
-  return `${Math.round(value).toLocaleString("en")}/s`;
+export const rate = (value) => (value == null ? "-" : `${brief(value)}/s`);
+
+export function brief(value) {
+  if (value >= 1e6) return `${(value / 1e6).toFixed(2)} M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k`;
+  return Math.round(value).toLocaleString("en");
 }
 
 export function size(bytes) {
@@ -28,6 +29,14 @@ export function lag(ms) {
   if (seconds < 90) return `${seconds.toFixed(1)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400).toLocaleString("en")} days`;
+}
+
+// What sources have found and not read yet: of a job, a vertex or a subtask. Null where it is not known.
+export function backlog({ backlog_records: records, backlog_bytes: bytes, backlog_splits: splits }) {
+  const many = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const amounts = [records == null ? null : many(records, "record"), bytes == null ? null : size(bytes)].filter(Boolean).join(" + ");
+  if (splits == null || (amounts && !splits)) return amounts || null;
+  return amounts ? `${amounts} in ${many(splits, "split")}` : many(splits, "split");
 }
 
 export function ago(unixMs) {

@@ -1,6 +1,6 @@
 // The execution graph, and the subtasks of the vertex that was chosen.
 import { h, pager, s, show, table } from "./dom.js";
-import { count, lag, moment, percent, rate, words } from "./format.js";
+import { backlog, brief, count, lag, moment, percent, rate, size, words } from "./format.js";
 
 const PAGE = 100; // of the server
 
@@ -40,11 +40,12 @@ export function graphPart(place, model) {
 
   function subtaskTable(found) {
     const rows = found.subtasks.map((each) => [each.vertex, String(each.subtask), each.task_manager || "-", each.state || "-",
-      percent(each.busy), percent(each.backpressured), percent(each.idle), utc(each.watermark_unix_ms), lag(each.lag_ms)]);
+      percent(each.busy), percent(each.backpressured), percent(each.idle), utc(each.watermark_unix_ms), lag(each.lag_ms),
+      backlog(each) ?? "-"]);
     const turn = (to) => { offset = to; list(); };
     return [h("h2", {}, chosen ? `Subtasks of ${chosen}` : "Subtasks"),
       table("Subtasks", [["Vertex", "hide"], ["Subtask", "right"], ["Task manager", ""], ["State", "hide"], ["Busy", "right"], ["Back-pressured", "right"],
-        ["Idle", "right hide"], ["Watermark, UTC", "hide nowrap"], ["Lag", "right"]], rows, "It has none now."),
+        ["Idle", "right hide"], ["Watermark, UTC", "hide nowrap"], ["Lag", "right"], ["Backlog", "right hide"]], rows, "It has none now."),
       pager(["Before", "Next"], offset, PAGE, found.total, turn)];
   }
 
@@ -109,6 +110,7 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
   const name = vertex.operators.join(", ") || vertex.id;
   const way = vertex.records_in ? "in" : "out";
   const flow = `${rate(vertex.parallelism ? model.rates.now(`${way} ${vertex.id}`) : null)} ${way}`;
+  const left = backlog(vertex);
   const said = states.map(([state, n]) => `${n} ${words(state)}`).join(", ") || "not running";
   const behind = vertex.lag_ms == null ? "" : `, lag ${lag(vertex.lag_ms)}`;
   const load = vertex.busy == null ? "load not known" : vertex.backpressured >= 0.005
@@ -120,12 +122,17 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
     }
   };
   return s("g", { role: "button", tabindex: 0, id: `vertex-${vertex.id}`, class: isChosen ? "chosen" : "", transform: `translate(${place.x} ${place.y})`,
-    "aria-label": `${vertex.id}: ${name}, ${said}, ${flow}, ${load}`, "aria-pressed": String(isChosen), onclick: press, onkeydown: press },
+    "aria-label": `${vertex.id}: ${name}, ${said}, ${flow}, ${load}${left ? `, backlog ${left}` : ""}`, "aria-pressed": String(isChosen), onclick: press, onkeydown: press },
     s("rect", { class: `box ${look}`, width: wide, height: high, rx: 8 }), heat(vertex, wide, high),
     s("text", { x: 12, y: 21, "font-weight": 650 }, short(vertex.id, 24)), s("text", { class: "dim", x: 12, y: 37 }, short(name, 30)),
-    s("text", { x: 12, y: 54 }, flow), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)),
+    s("text", { x: 12, y: 54 }, flow + unread(vertex)), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)),
     s("text", { x: 12, y: 86, class: "load" }, load), shares(vertex, wide - 24),
-    s("title", {}, `${name}${vertex.watermark_unix_ms == null ? "" : `\nwatermark ${moment(vertex.watermark_unix_ms)}`}`));
+    s("title", {}, `${name}${vertex.watermark_unix_ms == null ? "" : `\nwatermark ${moment(vertex.watermark_unix_ms)}`}${left ? `\nbacklog ${left}` : ""}`));
+}
+
+// In few characters; the whole is in the title.
+function unread({ backlog_records: records, backlog_bytes: bytes }) {
+  return records != null ? `, ${brief(records)} left` : bytes != null ? `, ${size(bytes)} left` : "";
 }
 
 // The colour of a vertex: what it does most, waiting for others or working.

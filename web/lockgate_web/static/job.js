@@ -4,7 +4,7 @@ import { Rates, sparkline } from "./charts.js";
 import { checkpointsPart } from "./checkpoints.js";
 import { h, show, tile } from "./dom.js";
 import { failoversPart } from "./failovers.js";
-import { ENDED, ago, count, look, millis, moment, rate, size, words } from "./format.js";
+import { ENDED, ago, backlog, count, look, millis, moment, rate, size, words } from "./format.js";
 import { graphPart } from "./graph.js";
 
 const PARTS = { graph: ["Graph", graphPart], checkpoints: ["Checkpoints", checkpointsPart],
@@ -46,11 +46,18 @@ export class JobModel {
 export function jobPage(place, connection, key, signal) {
   const model = new JobModel(key, connection);
   const head = h("div", {}, h("h1", {}, key), h("p", { class: "dim" }, "waiting for the first answer"));
+  const trace = h("div", {});
   const tabs = h("nav", { class: "tabs", "aria-label": "Parts of the job's page" });
   const body = h("div", {});
   document.title = `${key} - Lockgate`;
-  show(place, h("p", { class: "small" }, h("a", { href: "/" }, "All jobs")), head, tabs, body);
+  show(place, h("p", { class: "small" }, h("a", { href: "/" }, "All jobs")), head, trace, tabs, body);
   let part = null;
+  let traced = "";
+  const showTrace = () => { // anew only when it is another one: it may be open, and scrolled
+    const text = model.status.failure?.traceback ?? "";
+    if (text !== traced) show(trace, text ? traceback(text) : null);
+    traced = text;
+  };
   const choose = () => {
     const name = location.hash.slice(1) in PARTS ? location.hash.slice(1) : "graph";
     show(tabs, Object.entries(PARTS).map(([id, [text]]) =>
@@ -60,10 +67,19 @@ export function jobPage(place, connection, key, signal) {
     if (model.status) part.status?.();
   };
   window.addEventListener("hashchange", choose, { signal });
+  let isPreceded = false;
+  const precede = async () => { // what was read before this page was open; the page does without it
+    isPreceded = true;
+    const { unix_ms: times, records_read: totals } = await connection.get(`${model.path}/reads`).catch(() => ({ unix_ms: [], records_read: [] }));
+    model.rates.precede("", times, totals);
+    part.reads?.();
+  };
   connection.stream(`${model.path}/events`, {
     status: (status) => {
       model.take(status);
+      if (!isPreceded) precede();
       show(head, headOf(model));
+      showTrace();
       part.status?.();
     },
     event: (event) => {
@@ -83,7 +99,8 @@ function headOf(model) {
     h("h1", {}, key, " ", h("span", { class: `state ${look(status.state)}` }, words(status.state)), " ",
       status.name && status.name !== key ? h("span", { class: "dim small" }, status.name) : null),
     h("div", { class: "tiles" },
-      tile("Records read", rate(ENDED.includes(status.state) ? null : rates.now("")), sparkline(rates.all(""), "records read in the last minute", 150), status.records_read === null ? null : `${count(status.records_read)} in all`),
+      tile("Records read", rate(ENDED.includes(status.state) ? null : rates.now("")), sparkline(rates.all(""), "records read in the last minute", 150), status.records_read === null ? null : `${count(status.records_read)} in all`,
+        backlog(status) ? `backlog ${backlog(status)}` : null),
       tile("Attempt", String(status.attempt), `${status.restarts} ${status.restarts === 1 ? "restart" : "restarts"}`),
       tile("Last checkpoint", last ? `${last.id}` : "none yet",
         last ? `${size(last.size_bytes)} in ${millis(last.duration_ms)}, ${ago(last.triggered_unix_ms)}` : words(status.checkpoints.mode),
@@ -94,4 +111,9 @@ function headOf(model) {
     status.straggler ? h("p", { class: "notice" }, status.straggler) : null,
     status.error ? h("p", { class: "notice error" }, `${status.state === "FAILED" ? "Error" : "Last failure"}: ${status.error}`) : null,
   ];
+}
+
+// Of the job's own code, as text.
+function traceback(text) {
+  return h("details", { class: "card", id: "traceback" }, h("summary", {}, "Traceback of the Python code"), h("pre", { tabindex: 0 }, text));
 }

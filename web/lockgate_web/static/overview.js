@@ -1,7 +1,7 @@
 // The cluster and its jobs at a glance.
 import { Rates, sparkline } from "./charts.js";
 import { h, pager, show, table, tile } from "./dom.js";
-import { ENDED, ago, count, look, millis, rate, size, words } from "./format.js";
+import { ENDED, ago, backlog, count, look, millis, rate, size, words } from "./format.js";
 
 const SHOWN = 100;
 const rates = new Rates();
@@ -40,17 +40,25 @@ function tiles(cluster, jobs) {
       : tile("Leader", "none now", "a standby takes over"),
     tile("Standbys", String(coordinators.filter((each) => !each.leader).length),
       coordinators.filter((each) => !each.leader).map((each) => each.id).join(", ") || "none"),
-    tile("Task managers", String(managers.length), `${slots - free} of ${slots} slots in use`),
+    tile("Task managers", ...(cluster.leader_silent ? ["not known"] : [String(managers.length), `${slots - free} of ${slots} slots in use`])),
     tile("Jobs", `${running.length} running`, Object.entries(cluster.jobs).map(([state, n]) => `${n} ${words(state)}`).join(", ") || "none yet"),
     tile("Records read", rate(total.length ? total.reduce((sum, value) => sum + value, 0) : null),
       sparkline(rates.all(""), "records read by all jobs in the last minute and a half", 150), "by all jobs"),
-    tile("ZooKeeper", leader ? "session open" : "-", cluster.zookeeper, leader ? `session ${leader.session}` : ""));
+    tile("ZooKeeper", zookeeper(cluster), cluster.zookeeper, leader ? `session ${leader.session}` : ""));
+}
+
+function zookeeper({ leader, leader_silent: silent, zookeeper_trouble: trouble }) {
+  if (!leader) return "-";
+  if (silent) return "not known";
+  return trouble ? "not reachable" : "session open";
 }
 
 function warnings(cluster) {
   const said = [];
   if (cluster.coordinators.length === 1) said.push("There is no standby: when the leader dies, jobs wait until it is started again.");
-  if (!cluster.task_managers.length) said.push("There is no task manager: jobs wait for slots.");
+  if (cluster.leader_silent) said.push("The coordinator that answered could not ask the leader: its task managers are not known.");
+  else if (!cluster.task_managers.length) said.push("There is no task manager: jobs wait for slots.");
+  if (cluster.zookeeper_trouble) said.push(`The leader cannot reach ZooKeeper (${cluster.zookeeper_trouble}): tasks run on, but no checkpoint completes and no job is accepted.`);
   return said.map((text) => h("p", { class: "notice" }, text));
 }
 
@@ -61,11 +69,12 @@ function jobsCard(jobs, offset, turn) {
     ENDED.includes(job.state) ? "-" : rate(rates.now(job.key)),
     sparkline(rates.all(job.key), `records read by ${job.key} in the last minute and a half`),
     count(job.records_read),
+    backlog(job) ?? "-",
     job.last_checkpoint ? `${job.last_checkpoint.id}, ${size(job.last_checkpoint.size_bytes)}, ${millis(job.last_checkpoint.duration_ms)}` : "none yet",
     String(job.restarts),
     (job.state === "FAILED" ? job.error : job.message).split("\n")[0].slice(0, 160),
   ]);
-  const columns = [["Job", ""], ["State", ""], ["Records/s", "right"], ["", "hide"], ["Read", "right hide"],
+  const columns = [["Job", ""], ["State", ""], ["Records/s", "right"], ["", "hide"], ["Read", "right hide"], ["Backlog", "right hide"],
     ["Last checkpoint", "hide nowrap"], ["Restarts", "right"], ["", "small dim hide"]];
   return h("section", { class: "card" }, h("h2", {}, "Jobs"),
     table("Jobs", columns, rows, "No jobs. Submit one with: lockgate submit FILE.py"),

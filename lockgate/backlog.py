@@ -1,0 +1,94 @@
+"""What the sources of a job have found and not read yet, out of what their subtasks report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lockgate_common.amounts import counted, size_text
+from lockgate_proto.messages import EdgeView, JobStatus, Partitioning, SubtaskLoad, SubtaskStatusView
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Records, bytes of files, and splits (files, partitions) that are not read to their ends. None: not known."""
+
+    records: int | None = None
+    bytes: int | None = None
+    splits: int | None = None
+
+    @classmethod
+    def of(cls, load: SubtaskLoad) -> Backlog:
+        """Of one subtask."""
+        return cls(
+            load.backlog_records if load.has_backlog_records else None,
+            load.backlog_bytes if load.has_backlog_bytes else None,
+            load.backlog_splits if load.has_backlog_splits else None,
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any figure."""
+        return self != _UNKNOWN
+
+    def __str__(self) -> str:
+        """For people: `1,200 records`, `3.4 MiB in 2 splits`; `-` where it is not known."""
+        amounts = [] if self.records is None else [counted(self.records, "record")]
+        amounts += [] if self.bytes is None else [size_text(self.bytes)]
+        if self.splits is None or (amounts and not self.splits):
+            return " + ".join(amounts) or "-"
+        splits = counted(self.splits, "split")
+        return f"{' + '.join(amounts)} in {splits}" if amounts else splits
+
+
+_UNKNOWN = Backlog()
+
+
+def vertex_backlogs(subtasks: Iterable[SubtaskStatusView]) -> dict[str, Backlog]:
+    """By vertex id, where known. A figure that one subtask does not have is none of its vertex: the sum would be too
+    low.
+    """
+    found: dict[str, list[Backlog]] = {}
+    for subtask in subtasks:
+        backlog = _UNKNOWN if subtask.load is None else Backlog.of(subtask.load)
+        found.setdefault(subtask.vertex_id, []).append(backlog)
+    sums = {vertex: _sum(backlogs) for vertex, backlogs in found.items()}
+    return {vertex: backlog for vertex, backlog in sums.items() if backlog.is_known}
+
+
+def job_backlog(status: JobStatus) -> Backlog:
+    """Of all its sources together; unknown while one of them has no figure at all."""
+    entered = {edge.target for edge in forward_edges(status)}
+    sources = {subtask.vertex_id for subtask in status.subtasks} - entered
+    found = vertex_backlogs(subtask for subtask in status.subtasks if subtask.vertex_id in sources)
+    if found.keys() != sources:
+        return _UNKNOWN
+    values = found.values()
+    return Backlog(
+        _sum_of_known([backlog.records for backlog in values]),
+        _sum_of_known([backlog.bytes for backlog in values]),
+        _sum_of_known([backlog.splits for backlog in values]),
+    )
+
+
+def forward_edges(status: JobStatus) -> list[EdgeView]:
+    """Without the edges that close loops, a job's graph has no circle."""
+    return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]
+
+
+def _sum(backlogs: Sequence[Backlog]) -> Backlog:
+    return Backlog(
+        _sum_if_all([backlog.records for backlog in backlogs]),
+        _sum_if_all([backlog.bytes for backlog in backlogs]),
+        _sum_if_all([backlog.splits for backlog in backlogs]),
+    )
+
+
+def _sum_if_all(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _sum_of_known(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
