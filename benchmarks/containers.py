@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lockgate_devtools.drill import DrillOptions, Report, Target
-from lockgate_devtools.drill.containers import Blow, ContainerArena
+from lockgate_devtools.drill.containers import ContainerArena, Damage
 from lockgate_devtools.drill.run import drill_in
 from lockgate_devtools.equipment.compose import ComposeCluster
 
@@ -31,20 +31,20 @@ def measure(arguments: argparse.Namespace) -> Measurement:
         )
         say("starting 3 ZooKeeper servers, 3 coordinators and 3 task managers in containers ...")
         with cluster, Client(cluster.addresses(), credentials=cluster.credentials()) as client:
-            killed = _drill(client, cluster, folder, Blow.KILL, arguments.times, arguments)
-            cut = _drill(client, cluster, folder, Blow.CUT, arguments.cuts, arguments)
+            killed = _drill(client, cluster, folder, Damage.KILL, arguments.times, arguments)
+            cut = _drill(client, cluster, folder, Damage.CUT, arguments.cuts, arguments)
     rows: list[Row] = []
     values: dict[str, Any] = {"seed": arguments.seed}
-    for blow, report in ((Blow.KILL, killed), (Blow.CUT, cut)):
+    for blow, report in ((Damage.KILL, killed), (Damage.CUT, cut)):
         if report is not None:
             found = values[f"leader_{blow.name.lower()}"] = summary(report)
             rows += _rows(blow, found["first_record_ms"])
     return Measurement(tuple(rows), values)
 
 
-def _rows(blow: Blow, times: dict[str, Any]) -> list[Row]:
+def _rows(blow: Damage, times: dict[str, Any]) -> list[Row]:
     count = len(times["all"])
-    if blow is Blow.KILL:
+    if blow is Damage.KILL:
         return [
             at_most("leader's container killed, first new record, median", times["median"], 600, "ms"),
             at_most(f"leader's container killed, first new record, worst of {count}", times["worst"], 1500, "ms"),
@@ -56,7 +56,7 @@ def _rows(blow: Blow, times: dict[str, Any]) -> list[Row]:
 
 
 def _drill(
-    client: Client, cluster: ComposeCluster, folder: Path, blow: Blow, times: int, arguments: argparse.Namespace
+    client: Client, cluster: ComposeCluster, folder: Path, blow: Damage, times: int, arguments: argparse.Namespace
 ) -> Report | None:
     if times == 0:
         return None
@@ -64,7 +64,7 @@ def _drill(
     options = DrillOptions(kill=Target.LEADER, times=times, every_s=arguments.every)
     arena = ContainerArena(client, cluster, folder, task_managers=_TASK_MANAGERS, blow=blow)
     report = drill_in(options, arguments.seed, arena, say)
-    arena.mend()
+    arena.restore_containers()
     return exact(report)
 
 

@@ -1,8 +1,9 @@
 """`python -m benchmarks.control_plane`: one leader, many task managers, no Spark.
 
 A cluster of two coordinators with ZooKeeper, and task managers that are played (played_task_managers.py) over real
-gRPC, each on its own connection. Measures submission to all subtasks running, checkpoints, the leader killed
-(grant to all running again), what heartbeats cost the leader, and its memory.
+gRPC, each on its own connection. Measures submission to all subtasks running, checkpoints, the leader killed twice
+(grant to attempt adopted, then grant to all running again, after a restart), what heartbeats cost the leader, and its
+memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from lockgate_devtools.cluster.cluster import LocalCluster
 from lockgate_devtools.cluster.options import ClusterOptions
@@ -23,6 +25,7 @@ from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto import messages as m
 
 from benchmarks.common import Measurement, Row, at_most, parser, processor_s, rss_mib, run, say
+from benchmarks.control_plane_plot import plot
 from lockgate.client import Client
 from lockgate.errors import UserError
 
@@ -33,9 +36,18 @@ _QUIET_S = 5.0
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
+    """Each number of subtasks on a cluster of its own."""
+    found = [_one_job(count, arguments) for count in arguments.subtasks]
+    if arguments.plot:
+        plot([measurement.values for measurement in found], Path(arguments.plot))
+    rows = tuple(row for measurement in found for row in measurement.rows)
+    return found[0] if len(found) == 1 else Measurement(rows, {"runs": [measurement.values for measurement in found]})
+
+
+def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
     """One cluster, one job."""
-    slots = arguments.subtasks // _VERTICES
-    fleet = min(arguments.task_managers or max(1, arguments.subtasks // 10), slots)
+    slots = subtasks // _VERTICES
+    fleet = min(arguments.task_managers or max(1, subtasks // 10), slots)
     each = -(-slots // fleet)
     coordinator = {"max_task_managers": fleet + 10, "max_client_streams": fleet + 100, "heartbeat_timeout_ms": 30_000}
     options = ClusterOptions(taskmanagers=0, coordinator=coordinator)
@@ -48,13 +60,17 @@ def measure(arguments: argparse.Namespace) -> Measurement:
         values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
     count = slots * _VERTICES
     values = {"subtasks": count, "task_managers": fleet, **values}
-    goal = arguments.subtasks == 10_000
+    goal = count == 10_000
     name = f"{count:,} subtasks, {fleet:,} task managers"
     return Measurement(
         (
             Row(f"{name}: submitted to all running", f"{values['submitted_ms']:,.0f} ms"),
             _row("grant to all running", values["deployed_ms"], 3_000 if goal else None, "ms"),
+            _own_row(values["deployed_leader_ms"]),
+            _row("grant to attempt adopted", values["reattach_ms"], 2_000 if goal else None, "ms"),
+            _own_row(values["reattach_leader_ms"]),
             _row("one checkpoint, triggered to completed", values["checkpoint_ms"], 1_000 if goal else None, "ms"),
+            _own_row(values["checkpoint_leader_ms"]),
             Row("the leader's processor share, heartbeats only", f"{values['heartbeat_share']:.3f}"),
             _row("memory of the leader", values["rss_mib"], 500 if goal else None, "MiB"),
         ),
@@ -66,28 +82,43 @@ def _row(name: str, value: float, goal: float | None, unit: str) -> Row:
     return Row(name, f"{value:,.0f} {unit}") if goal is None else at_most(name, value, goal, unit)
 
 
+def _own_row(value: float) -> Row:
+    """What does not depend on other programs on the machine."""
+    return Row("  the leader's processor time for that, with all that follows", f"{value:,.0f} ms")
+
+
 def _measure(
     cluster: LocalCluster, client: Client, slots: int, fleet: int, each: int, checkpoints: int
-) -> dict[str, float | None]:
+) -> dict[str, float]:
     _wait("the task managers to register", lambda: len(client.cluster().task_managers) >= fleet)
     say(f"{fleet:,} task managers with {each} slots each have registered")
     begun_us = time.time_ns() // 1_000
     client.submit(_KEY, _graph(slots))
     observer = JobObserver(client, _KEY)
     try:
-        submitted_ms = (_running_us(observer, 1) - begun_us) / 1_000
+        submitted_ms = (_event_us(observer, m.JobEventKind.ATTEMPT_DEPLOYED, begun_us) - begun_us) / 1_000
         say(f"all {slots * _VERTICES:,} subtasks run after {submitted_ms:,.0f} ms")
-        taken = _checkpoints(client, checkpoints)
-        say(f"checkpoints took {', '.join(f'{ms:,}' for ms in taken)} ms")
         share = _share(cluster)
-        deployed_ms, grant_ms = _killed(cluster, observer)
+        begun, begun_s = time.monotonic(), processor_s(_leader_pid(cluster))
+        taken = _checkpoints(client, checkpoints)
+        time.sleep(_QUIET_S)  # the commits of the last one
+        took_s = processor_s(_leader_pid(cluster)) - begun_s - share * (time.monotonic() - begun)
+        own_ms = 1_000 * took_s / checkpoints
+        say(f"checkpoints took {', '.join(f'{ms:,}' for ms in taken)} ms, of the leader's time {own_ms:,.0f} ms each")
+        reattach_ms, reattach_own_ms, grant_ms = _killed(cluster, observer, m.JobEventKind.ATTEMPT_ADOPTED)
+        say(f"leader killed: granted after {grant_ms:,.0f} ms, attempt adopted {reattach_ms:,.0f} ms after that")
+        _checkpoints(client, 1)
+        deployed_ms, deployed_own_ms, grant_ms = _killed(cluster, observer, m.JobEventKind.ATTEMPT_DEPLOYED)
         say(f"leader killed: granted after {grant_ms:,.0f} ms, all running {deployed_ms:,.0f} ms after that")
         _checkpoints(client, 1)
         return {
             "submitted_ms": submitted_ms,
             "deployed_ms": deployed_ms,
+            "deployed_leader_ms": deployed_own_ms,
             "checkpoint_ms": statistics.median(taken),
-            "reattach_ms": None,  # the job is restarted: subtasks do not run on through the loss of a leader
+            "checkpoint_leader_ms": own_ms,
+            "reattach_ms": reattach_ms,
+            "reattach_leader_ms": reattach_own_ms,
             "heartbeat_share": share,
             "rss_mib": rss_mib(_leader_pid(cluster), "VmHWM"),
         }
@@ -113,6 +144,7 @@ def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Ite
                     "secret_file": str(cluster.directory / "secret"),
                     "names": names[number::processes],
                     "slots": each,
+                    "adopted": 1,
                 },
                 process.stdin,
             )
@@ -135,6 +167,7 @@ def _graph(parallelism: int) -> m.JobGraph:
         ),
         edges=(m.Edge("source", "count", m.Partitioning.HASH, ("partition",)),),
         checkpoints=m.CheckpointOptions(interval_ms=600_000, timeout_ms=120_000),
+        leader_failover=m.LeaderFailover.LEADER_FAILOVER_REATTACH,
     )
 
 
@@ -143,28 +176,32 @@ def _checkpoints(client: Client, count: int) -> list[int]:
     return [client.savepoint(_KEY, 120_000).duration_ms for _ in range(count)]
 
 
-def _running_us(observer: JobObserver, nth: int) -> int:
-    """When all subtasks of the nth attempt ran."""
+def _event_us(observer: JobObserver, kind: m.JobEventKind, since_us: int) -> int:
+    """The time of the first event of this kind since then."""
 
-    def found() -> list[m.JobEvent]:
-        return [event for event in observer.events if event.kind is m.JobEventKind.ATTEMPT_DEPLOYED]
+    def found() -> list[int]:
+        return [event.unix_us for event in observer.events if event.kind is kind and event.unix_us >= since_us]
 
-    if not observer.wait_for(lambda: len(found()) >= nth, _LIMIT_S):
-        raise UserError(f"the subtasks did not start within {_LIMIT_S:g} s: {observer.status}")
-    return found()[nth - 1].unix_us
+    if not observer.wait_for(lambda: bool(found()), _LIMIT_S):
+        raise UserError(f"{kind.name} did not come within {_LIMIT_S:g} s: {observer.status}")
+    return found()[0]
 
 
-def _killed(cluster: LocalCluster, observer: JobObserver) -> tuple[float, float]:
-    """Milliseconds from the new grant to all subtasks running, and from the kill to the grant."""
+def _killed(cluster: LocalCluster, observer: JobObserver, kind: m.JobEventKind) -> tuple[float, float, float]:
+    """Milliseconds from the new grant to the first event of this kind, of the new leader's processor until then, and
+    from the kill to the grant."""
     number = cluster.leader_number()
     if number is None:
         raise UserError("there is no leader")
-    killed_us = time.time_ns() // 1_000
-    cluster.kill("coordinator", number)
-    running_us = _running_us(observer, 2)
-    granted = [event for event in observer.events if event.kind is m.JobEventKind.LEADER_GRANTED]
-    granted_us = max(event.unix_us for event in granted)
-    return (running_us - granted_us) / 1_000, (granted_us - killed_us) / 1_000
+    cluster.wait_ready("coordinator", 1 - number)
+    next_pid = cluster.pids()[f"coordinator-{1 - number}"]
+    killed_us, before_s = time.time_ns() // 1_000, processor_s(next_pid)
+    pid = cluster.kill("coordinator", number)
+    event_us = _event_us(observer, kind, killed_us)
+    own_ms = 1_000 * (processor_s(next_pid) - before_s)
+    granted_us = _event_us(observer, m.JobEventKind.LEADER_GRANTED, killed_us)
+    cluster.wait_ready("coordinator", number, other_than=pid)
+    return (event_us - granted_us) / 1_000, own_ms, (granted_us - killed_us) / 1_000
 
 
 def _leader_pid(cluster: LocalCluster) -> int:
@@ -193,10 +230,11 @@ def _wait(what: str, done: Callable[[], bool]) -> None:
 def main() -> int:
     """Command line."""
     options = parser("control_plane", "One leader drives many task managers, played over real gRPC, without Spark.")
-    options.add_argument("--subtasks", type=int, default=1_000, help="of the job")
+    options.add_argument("--subtasks", type=int, nargs="+", default=[1_000], help="of the job; several: one by one")
     options.add_argument("--task-managers", type=int, default=0, help="0: one for ten subtasks")
     options.add_argument("--processes", type=int, default=2, help="that play the task managers")
     options.add_argument("--checkpoints", type=int, default=5, help="how many to take")
+    options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
     return run(options.parse_args(), measure)
 
 

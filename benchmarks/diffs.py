@@ -59,13 +59,16 @@ def measure(arguments: argparse.Namespace) -> Measurement:
         for binary_diff in (False, True):
             say(f"{percent} % of {arguments.keys:,} keys changed, {_form(binary_diff)} ...")
             with tempfile.TemporaryDirectory(prefix="lockgate-diffs-", dir=arguments.folder or None) as name:
-                found[percent, binary_diff] = _Bench(Path(name).resolve(), arguments, percent, binary_diff).run()
+                found[percent, binary_diff] = Bench(Path(name).resolve(), arguments, percent, binary_diff).run()
     return _measurement(arguments, found)
 
 
-class _Bench:
-    def __init__(self, folder: Path, arguments: argparse.Namespace, percent: int, binary_diff: bool) -> None:
-        self._folder, self._arguments, self._changed = folder, arguments, arguments.keys * percent // 100
+class Bench:
+    """One store from its first snapshot to its restore. percent: of the keys, changed between snapshots."""
+
+    def __init__(self, folder: Path, arguments: argparse.Namespace, percent: float, binary_diff: bool) -> None:
+        self._folder, self._arguments = folder, arguments
+        self._changed = max(1, round(arguments.keys * percent / 100))
         self._random = np.random.default_rng(7)
         self._choice = StateBackend(FilesystemBackend(), arguments.full_every, binary_diff)
         self._stores = StoreFactory(self._choice, ScratchFolder(folder / "work", "state-"))
@@ -73,6 +76,7 @@ class _Bench:
         self._values = [self._random.bytes(arguments.size) for _ in range(arguments.keys)]
 
     def run(self) -> Costs:
+        """Raises WrongResult for a value that is not what it was."""
         costs = Costs()
         everything = np.arange(len(self._values))
         self._put(everything)

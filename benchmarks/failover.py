@@ -1,6 +1,6 @@
 """`python -m benchmarks.failover`: from SIGKILL to the first new record, for the leader and for a task manager.
 
-With an adopted attempt (`reattach`) there is no such record, because none was ever missing: to the next checkpoint.
+For an adopted attempt (`reattach`) also to the next checkpoint, and what the kill has cost in work: none.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from lockgate_devtools.drill import DrillOptions, Report, Target, drill
 from lockgate_devtools.drill.model import Mode
 from lockgate_proto.messages import LeaderFailover
 
-from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
+from benchmarks.common import Measurement, Row, WrongResult, at_least, at_most, parser, run, say
 
 _STEPS = ("detected_ms", "granted_ms", "deployed_ms", "first_record_ms", "first_checkpoint_ms")
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
-    """Up to three drills, one after the other, each on a fresh cluster."""
+    """Up to four drills, one after the other, each on a fresh cluster."""
     leader = _drill(Target.LEADER, arguments.times, arguments)
     reattach = LeaderFailover.LEADER_FAILOVER_REATTACH
     adopted = _drill(Target.LEADER, arguments.reattach_times, arguments, reattach)
     task_manager = _drill(Target.TASKMANAGER, arguments.taskmanager_times, arguments)
+    replica = _drill(Target.TASKMANAGER, arguments.replica_times, arguments, standby_replicas=1)
     rows: list[Row] = []
     values: dict[str, Any] = {"seed": arguments.seed}
     for name, report, median_goal, worst_goal in (
         ("leader", leader, 500, 1000),
         ("task manager", task_manager, 1000, 1000),
+        ("task manager with a replica", replica, 250, 1000),
     ):
         if report is None:
             continue
         found = summary(report)
-        values[name.replace(" ", "")] = found
+        values["replica" if report is replica else name.replace(" ", "")] = found
         times = found["first_record_ms"]
         rows.append(at_most(f"{name} killed, first new record, median", times["median"], median_goal, "ms"))
         rows.append(
@@ -55,8 +57,25 @@ def measure(arguments: argparse.Namespace) -> Measurement:
 def _adopted_rows(report: Report) -> list[Row]:
     found, count = summary(report), len(report.kills)
     adopted = sum(kill.mode is Mode.REATTACH for kill in report.kills)
-    rows = [Row("leader killed, attempt adopted", f"{adopted} of {count}")]
-    for name, step, goal in (("adopted", "deployed_ms", None), ("next checkpoint", "first_checkpoint_ms", 1_000)):
+    restarted = sum(kill.restarted_subtasks or 0 for kill in report.kills)
+    again = sum(kill.records_read_again or 0 for kill in report.kills)
+    ratios = [kill.throughput_ratio for kill in report.kills if kill.throughput_ratio is not None]
+    rows = [
+        Row("leader killed, attempt adopted", f"{adopted} of {count}"),
+        at_most("leader killed, subtasks restarted", restarted, 0, ""),
+        at_most("leader killed, records read again", again, 0, ""),
+    ]
+    if ratios:
+        median = statistics.median(ratios)
+        rows.append(at_least("leader killed, throughput in that second, median", median, 0.95, ""))
+    steps = (
+        ("adopted", "deployed_ms", None),
+        ("first new record", "first_record_ms", None),
+        ("next checkpoint", "first_checkpoint_ms", 1_000),
+    )
+    for name, step, goal in steps:
+        if not found[step]:
+            continue
         median, worst = found[step]["median"], found[step]["worst"]
         label = f"leader killed, {name}, median"
         rows.append(Row(label, f"{median:.4g} ms") if goal is None else at_most(label, median, goal, "ms"))
@@ -89,6 +108,7 @@ def _drill(
     times: int,
     arguments: argparse.Namespace,
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
+    standby_replicas: int = 0,
 ) -> Report | None:
     if times == 0:
         return None
@@ -98,6 +118,7 @@ def _drill(
         every_s=arguments.every,
         seed=arguments.seed,
         failover=failover,
+        standby_replicas=standby_replicas,
         cluster_options={"zookeepers": arguments.zookeepers, **tls_options(arguments.config)},
     )
     return exact(drill(options, say))
@@ -109,6 +130,7 @@ def main() -> int:
     options.add_argument("--times", type=int, default=20, help="leader kills")
     options.add_argument("--reattach-times", type=int, default=10, help="leader kills under a job that is adopted")
     options.add_argument("--taskmanager-times", type=int, default=10, help="task manager kills, 0 for none")
+    options.add_argument("--replica-times", type=int, default=10, help="task manager kills with a standby replica")
     options.add_argument("--every", type=float, default=2.0, help="seconds between a whole cluster and the next kill")
     options.add_argument("--zookeepers", type=int, choices=(1, 3), default=1, help="ZooKeeper servers")
     options.add_argument("--config", metavar="FILE", help="settings file, for [tls] and zookeeper.tls")

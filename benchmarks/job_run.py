@@ -1,19 +1,24 @@
-"""One run of a bounded job from its submission to its end, timed."""
+"""Jobs of benchmarks: one run of a bounded job, timed; and an endless one that counts keys."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from lockgate_devtools.drill.observer import JobObserver
 from lockgate_devtools.drill.timeline import checkpoint_counts
 from lockgate_proto.messages import JobGraph, JobState
 
-from benchmarks.common import say
+from benchmarks.common import WrongResult, say
+from lockgate import Job, count
 from lockgate.client import Client
 from lockgate.errors import UserError
 
 NEVER_MS = 3_600_000  # as a checkpoint interval: only the last checkpoint is taken, with which the job ends
+PARTITIONS = 2  # of `counting`
 _LIMIT_S = 300.0
 
 
@@ -41,3 +46,25 @@ def run_through(client: Client, key: str, graph: JobGraph) -> JobRun:
         return JobRun(seconds, checkpoints)
     finally:
         observer.close()
+
+
+def counting(folder: Path, keys: int, rate: float, written: int, **options: Any) -> Job:
+    """Rows at a steady rate in all, counted by one of `keys` keys; new counts of every `written`-th key are written."""
+    job = Job("counting", parallelism=2, checkpoint_interval_ms=1_000, **options)
+    rows = job.generate(rate=rate / PARTITIONS, partitions=PARTITIONS).uid("rows")
+    keyed = rows.sql(f"SELECT sequence % {keys // PARTITIONS} * {PARTITIONS} + `partition` AS k FROM input")
+    counts = keyed.key_by("k").aggregate(n=count()).uid("counts")
+    counts.filter(f"k % {written} = 0").write_parquet(folder / "counts").uid("written")
+    return job
+
+
+def rows_counted(observer: JobObserver) -> int:
+    """What the source of `counting` has put out, as last heard."""
+    operators = observer.status.operators if observer.status is not None else ()
+    return sum(operator.records_out for operator in operators if operator.operator_id == "rows")
+
+
+def wait_until(observer: JobObserver, condition: Callable[[], bool], what: str) -> None:
+    """Raises WrongResult when the condition does not hold within five minutes."""
+    if not observer.wait_for(condition, _LIMIT_S):
+        raise WrongResult(f"not within {_LIMIT_S:g} s: {what}")

@@ -91,12 +91,12 @@ def measure(arguments: argparse.Namespace) -> Measurement:
 
     with tempfile.TemporaryDirectory(prefix="lockgate-process-") as name:
         work = Path(name).resolve()
-        records = _write_input(work / "input", arguments)
+        records = write_input(work / "input", arguments)
         say("starting Spark ...")
         engine = SparkEngine("local[2]", {}, 2, str(work / "engine"), _TARGET_MS, arguments.batch * _LINE_BYTES)
         try:
             engine.warm_up()
-            stages = {name: _Stage(engine, work, name) for name in OPERATORS}
+            stages = {name: Stage(engine, work, name) for name in OPERATORS}
             for _ in range(_WARM_BATCHES + arguments.batches):
                 for stage in stages.values():
                     stage.batch()
@@ -108,14 +108,14 @@ def measure(arguments: argparse.Namespace) -> Measurement:
     return _measurement(arguments, speeds)
 
 
-class _Stage:
+class Stage:
     """A source subtask and the keyed subtask behind it."""
 
     def __init__(self, engine: Any, work: Path, name: str) -> None:
         say(f"preparing: {name}")
         job = graph(work / "input", OPERATORS[name])
         self._name = name
-        self._source, self._keyed = (engine.build(_context(work / name, job, item)) for item in (_SOURCE, _KEYED))
+        self._source, self._keyed = (engine.build(context(work / name, job, item)) for item in (_SOURCE, _KEYED))
         self._out: list[pa.Table] = []
         self._forward(self._source.open())
         self._keyed.open()
@@ -138,8 +138,7 @@ class _Stage:
 
     def check(self, records: Records) -> None:
         """What was put out against the records that were read. Raises WrongResult. Closes the programs."""
-        self._source.close()
-        self._keyed.close()
+        self.close()
         count = sum(n for n, _ in self._batches)
         keys, values = records.keys[:count], records.values[:count]
         found = pa.concat_tables(self._out)
@@ -153,6 +152,11 @@ class _Stage:
             )
         if not right:
             raise WrongResult(f"{self._name}: what it has put out is not what its {count:,} records say")
+
+    def close(self) -> None:
+        """Closes the programs."""
+        self._source.close()
+        self._keyed.close()
 
     def _forward(self, batch: Batch) -> None:
         for emission in batch.emissions:
@@ -168,13 +172,14 @@ class Records:
     values: Any
 
 
-def _context(work: Path, job: JobGraph, vertex: str) -> ProgramContext:
+def context(work: Path, job: JobGraph, vertex: str) -> ProgramContext:
+    """Of the only subtask of a vertex, in a first attempt."""
     where = SubtaskId(AttemptId("process-benchmark", work.name, 1), vertex, 0)
     widths = {vertex.id: vertex.parallelism for vertex in job.vertices}
     return ProgramContext(where, job, (work / "checkpoints").as_uri(), parallelism=widths)
 
 
-def _write_input(folder: Path, arguments: argparse.Namespace) -> Records:
+def write_input(folder: Path, arguments: argparse.Namespace) -> Records:
     """One file that holds more than all batches take."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(arguments.keys)

@@ -16,24 +16,12 @@ from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto.messages import JobEventKind
 
 from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
-from lockgate import Job, count
+from benchmarks.job_run import counting, rows_counted, wait_until
 from lockgate.client import Client
 from lockgate.client.rescale import rescale
 
 GOAL_MS = 2_000.0
-_PARTITIONS = 2
-_WAIT_S = 120.0
 _KEY = "rescale-benchmark"
-
-
-def job(folder: Path, keys: int, rate: float) -> Job:
-    """Rows at a steady rate, counted by one of `keys` keys; every hundredth new count of a key is written down."""
-    made = Job("rescale", parallelism=2, checkpoint_interval_ms=1_000)
-    rows = made.generate(rate=rate / _PARTITIONS, partitions=_PARTITIONS).uid("rows")
-    keyed = rows.sql(f"SELECT sequence % {keys // _PARTITIONS} * {_PARTITIONS} + `partition` AS k FROM input")
-    counts = keyed.key_by("k").aggregate(n=count()).uid("counts")
-    counts.filter("k % 100 = 0").write_parquet(folder / "counts").uid("written")
-    return made
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
@@ -45,7 +33,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
             LocalCluster(folder / "cluster", slots=3) as cluster,
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
         ):
-            client.submit(_KEY, job(folder, arguments.keys, arguments.rate).graph())
+            client.submit(_KEY, counting(folder, arguments.keys, arguments.rate, written=100).graph())
             times, durable = _rescale_all(client, arguments)
             client.stop(_KEY)
         _check(folder / "counts")
@@ -63,7 +51,7 @@ def _rescale_all(client: Client, arguments: argparse.Namespace) -> tuple[list[fl
     """ms from the command to the first record, for 2 -> 3 and 3 -> 2 in turn; ms until each was durable."""
     observer = JobObserver(client, _KEY)
     try:
-        _until(observer, lambda: _read(observer) >= 2 * arguments.keys, "all keys are there")
+        wait_until(observer, lambda: rows_counted(observer) >= 2 * arguments.keys, "all keys are there")
         times: list[float] = []
         durable: list[float] = []
         for number in range(2 * arguments.times):
@@ -85,24 +73,13 @@ def _rescale_all(client: Client, arguments: argparse.Namespace) -> tuple[list[fl
         observer.close()
 
 
-def _read(observer: JobObserver) -> int:
-    operators = observer.status.operators if observer.status is not None else ()
-    return sum(operator.records_out for operator in operators if operator.operator_id == "rows")
-
-
 def _first_record_us(observer: JobObserver, before: int) -> int:
     def found() -> list[int]:
         first = JobEventKind.FIRST_RECORD
         return [event.unix_us for event in observer.events if event.kind is first and event.attempt > before]
 
-    _until(observer, lambda: bool(found()), "the first record after the rescale")
+    wait_until(observer, lambda: bool(found()), "the first record after the rescale")
     return min(found())
-
-
-def _until(observer: JobObserver, condition: object, what: str) -> None:
-    assert callable(condition)
-    if not observer.wait_for(condition, _WAIT_S):
-        raise WrongResult(f"not within {_WAIT_S:g} s: {what}")
 
 
 def _check(folder: Path) -> None:

@@ -24,6 +24,7 @@ from lockgate_devtools.cluster import inquiry, ports
 from lockgate_devtools.cluster.backoff import Backoff
 from lockgate_devtools.cluster.errors import ClusterError
 from lockgate_devtools.cluster.files import lock_directory, prepare_directory, write_atomically
+from lockgate_devtools.cluster.links import Links
 from lockgate_devtools.cluster.options import ROLES, ClusterOptions
 from lockgate_devtools.cluster.process import ChildProcess
 
@@ -60,6 +61,7 @@ class LocalCluster:
         self.options = replace(options or ClusterOptions(), **changes)
         self.options.check()
         self.directory = Path(directory).absolute()
+        self.links: Links | None = None  # once it has started, where ClusterOptions.relayed asks for it
         self.secret_file = Path(self.options.secret_file or self.directory / "secret")
         self._condition = threading.Condition()
         self._events: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
@@ -121,6 +123,8 @@ class LocalCluster:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
+        if self.links is not None:
+            self.links.close()
 
     def wait(self) -> None:
         """Blocks until `stop` is called by another thread or the cluster has failed (raises ClusterError)."""
@@ -240,6 +244,10 @@ class LocalCluster:
             )
         for number, port in enumerate(options.coordinator_ports):
             self._ports[f"coordinator-{number}"] = port
+        if options.relayed:
+            names = (f"{role}-{number}" for role in ROLES[1:] for number in range(options.count(role)))
+            self.links = Links(tuple(names), self.zookeeper, self.pids)
+            self._ports = {(n := f"coordinator-{number}"): self.links.port(n) for number in range(options.coordinators)}
 
     # --- the supervisor's thread ------------------------------------------------------------------------------
     # This thread starts every process: the kernel's "die with the parent" refers to the thread that forked.
@@ -308,18 +316,16 @@ class LocalCluster:
         tls_key = [options.tls.key] if options.tls else []
         tokens = options.coordinator.get("tokens_file", "")
         private = [str(self.directory), str(self.secret_file), self._storage_folder(), tokens, *tls_key]
-        common = {
-            "cluster": options.cluster,
-            "zookeeper": self.zookeeper,
-            "private": private,
-            "metrics": f"{ports.HOST}:0",
-        }
+        common = {"cluster": options.cluster, "zookeeper": self.zookeeper, "private": private}
+        common["metrics"] = f"{ports.HOST}:0"
+        relayed = self.links.settings(name) if self.links else {}
+        own: dict[str, Any]
         if role == "coordinator":
             bind = f"{ports.HOST}:{self._ports.get(name, 0)}"
             own = {"coordinator_id": name, "bind": bind, "dashboard": self._dashboard_bind(name)}
-            return {**common, **own, "storage": self.storage, **options.coordinator}
-        work = str(self.directory / name)
-        return {**common, "task_manager_id": name, "slots": options.slots, "work_dir": work, **options.taskmanager}
+            return {**common, **own, "storage": self.storage, **relayed, **options.coordinator}
+        own = {"task_manager_id": name, "slots": options.slots, "work_dir": str(self.directory / name)}
+        return {**common, **own, **relayed, **options.taskmanager}
 
     def _storage_folder(self) -> str:
         folder, mark, options = self.storage.partition("?")
@@ -348,7 +354,7 @@ class LocalCluster:
         with self._condition:
             if dashboard:
                 self._dashboards[child.name] = dashboard
-            if address:
+            if address and not self.links:
                 self._ports[child.name] = int(address.rpartition(":")[2])
         self._write_description()
         with self._condition:

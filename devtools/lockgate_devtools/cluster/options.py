@@ -23,6 +23,7 @@ class ClusterOptions:
     secret_file: shared by all processes and clients; empty means `DIR/secret`, made on first use.
     zookeeper_tls: how ZooKeeper is reached, the cluster's own servers included; None for plain text.
     tls: of every process and of clients, for 127.0.0.1; None: plain connections, which stay on this machine.
+    relayed: processes reach each other and ZooKeeper through relays, so that links can be cut (`LocalCluster.links`).
     storage: path or pyarrow.fs URI of the HA storage; empty means `DIR/storage`.
     coordinator, taskmanager: fields of CoordinatorSettings and TaskManagerSettings that differ from the defaults,
     as JSON-ready values.
@@ -44,6 +45,7 @@ class ClusterOptions:
     zookeeper_ports: tuple[int, ...] = ()
     secret_file: str = ""
     tls: TlsFiles | None = None
+    relayed: bool = False
     storage: str = ""
     coordinator: Mapping[str, Any] = field(default_factory=dict)
     taskmanager: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +79,8 @@ class ClusterOptions:
             raise ClusterError(f"{len(self.coordinator_ports)} ports for {self.coordinators} coordinators")
         if len(self.zookeeper_ports) > self.zookeepers:
             raise ClusterError(f"{len(self.zookeeper_ports)} ports for {self.zookeepers} ZooKeeper servers")
+        if self.relayed and any(self.coordinator_ports):
+            raise ClusterError("a relayed cluster chooses the coordinators' ports itself; omit them")
         ports = [port for port in (*self.coordinator_ports, *self.zookeeper_ports) if port]
         twice = [port for port in ports if ports.count(port) > 1]
         if twice:

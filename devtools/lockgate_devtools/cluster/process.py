@@ -21,7 +21,7 @@ _LOG_LINES = 15
 class ChildProcess:
     """A started process in its own process group, with its output in `log`.
 
-    told: what it reads from its standard input.
+    stdin_text: what it reads from its standard input.
     `on_change(child)` is called on threads of this object when the ready line has come and when the process has
     ended; it must return fast.
     """

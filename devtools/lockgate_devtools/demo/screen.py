@@ -14,6 +14,7 @@ _TIMELINE = (
     (JobEventKind.LEADER_LOSS_DETECTED, "the standby notices that the leader is gone"),
     (JobEventKind.LEADER_GRANTED, "the standby is the leader now (ZooKeeper has raised the fencing token)"),
     (JobEventKind.JOB_RECOVERED, "it has read the job and its newest snapshot from ZooKeeper"),
+    (JobEventKind.ATTEMPT_ADOPTED, "it goes on with the subtasks that run: nothing is restarted"),
     (JobEventKind.ATTEMPT_DEPLOYED, "every subtask runs again, from the snapshot"),
     (JobEventKind.FIRST_RECORD, "first new records have gone through the whole pipeline"),
     (JobEventKind.CHECKPOINT_COMPLETED, "first snapshot under the new leader, results committed"),
@@ -41,7 +42,10 @@ def timeline(before: Before, victim: str, events: Iterable[JobEvent]) -> list[st
     found = [(0.0, f"SIGKILL for the leader, {victim}")]
     known = sorted(events, key=lambda event: event.unix_us)
     for kind, text in _TIMELINE:
+        restarted = kind == JobEventKind.ATTEMPT_DEPLOYED  # an adopted attempt has the number that it had
         for event in known:
+            if restarted and event.attempt <= before.attempt:
+                continue
             if event.kind == kind and event.token > before.token and event.unix_us >= before.unix_us:
                 found.append(((event.unix_us - before.unix_us) / 1000, text))
                 break

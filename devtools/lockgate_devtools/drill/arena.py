@@ -25,16 +25,20 @@ class DrillError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A process that is about to be killed.
+    """A process that is about to be killed, or something else that is about to be damaged.
 
     text: its name in the output; container: the id of its container, if any; address: the address that it reports to
-    listen on, if known.
+    listen on, if known. other: a process that is killed at the same moment; is_frozen: stopped by SIGSTOP instead of
+    killed; tamper: damages something else than a process, and returns what `Arena.kill` does.
     """
 
     pid: int
     text: str
     container: str = ""
     address: str = ""
+    other: int | None = None
+    is_frozen: bool = False
+    tamper: Callable[[], int] | None = None
 
 
 class Arena(Protocol):
@@ -53,7 +57,9 @@ class Arena(Protocol):
         ...
 
     def wait_complete(self, timeout_s: float) -> bool:
-        """Waits until as many coordinators and task managers run as at the survey; False on a timeout."""
+        """Repairs what does not repair itself, and waits until as many coordinators and task managers run as at the
+        survey; False on a timeout.
+        """
         ...
 
     def victim(self, target: Target, job: JobStatus, choice: random.Random) -> Victim:
@@ -61,7 +67,10 @@ class Arena(Protocol):
         ...
 
     def kill(self, victim: Victim) -> int:
-        """Kills it without warning. Returns the wall clock in microseconds just before that."""
+        """Kills it without warning. Returns the wall clock in microseconds just before that.
+
+        Of a storage: takes it away, puts it back, and returns the time of that. Of a link: returns when it is whole.
+        """
         ...
 
     def make_folder(self, key: str) -> Path:

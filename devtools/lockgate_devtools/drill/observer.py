@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
+from lockgate_common.clock import unix_us
 from lockgate_proto.messages import JobEvent, JobStatus
 
 from lockgate.client import TERMINAL, Client, ClientError
 from lockgate.client.watch import JobWatch
+from lockgate_devtools.drill.sample import Sample
+from lockgate_devtools.drill.timeline import righted
+
+_SAMPLES = 1_000
+"""More than come in a minute and a half: a kill looks back a few seconds, and is over after less than that."""
 
 
 class JobObserver:
     """Watches one job on its own thread, across failovers, until the job has ended or `close`."""
 
-    def __init__(self, client: Client, job_key: str, on_update: Callable[[JobStatus | JobEvent], None] | None = None):
+    def __init__(
+        self,
+        client: Client,
+        job_key: str,
+        on_update: Callable[[JobStatus | JobEvent], None] | None = None,
+        *,
+        sets_clocks_off: bool = False,
+    ) -> None:
+        """sets_clocks_off: the times of events are corrected, see `righted`."""
+        self._sets_clocks_off = sets_clocks_off
         self._changed = threading.Condition()
         self._events: list[JobEvent] = []
         self._status: JobStatus | None = None
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
         self._error: ClientError | None = None
         self._closing = False
         self._on_update = on_update
@@ -31,6 +48,12 @@ class JobObserver:
         """All events so far, in the order in which they arrived."""
         with self._changed:
             return tuple(self._events)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The numbers of the newest statuses, in the order in which they arrived."""
+        with self._changed:
+            return tuple(self._samples)
 
     @property
     def status(self) -> JobStatus | None:
@@ -77,9 +100,10 @@ class JobObserver:
     def _take(self, update: JobStatus | JobEvent) -> None:
         with self._changed:
             if isinstance(update, JobEvent):
-                self._events.append(update)
+                self._events.append(righted(update, unix_us()) if self._sets_clocks_off else update)
             else:
                 self._status = update
+                self._samples.append(Sample.of(update, unix_us()))
             self._changed.notify_all()
         if self._on_update is not None:
             self._on_update(update)

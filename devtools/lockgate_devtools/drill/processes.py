@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -23,6 +24,9 @@ from lockgate_devtools.drill.arena import (
 )
 from lockgate_devtools.drill.identity import listens_at
 from lockgate_devtools.drill.model import Target
+from lockgate_devtools.drill.tampering import Tampering
+
+_ANYWHERE = (Target.LEADER, Target.STANDBY, Target.TASKMANAGER)
 
 
 class ProcessArena:
@@ -34,14 +38,16 @@ class ProcessArena:
         self._cluster = cluster
         self._never = threading.Event()
         self._coordinators = self._task_managers = 0
+        self._frozen: list[int] = []
+        self._tampering = Tampering(cluster) if cluster is not None else None
 
     def survey(self, target: Target) -> ClusterStatus:
         status = self._wait_for_task_managers()
         self._coordinators, self._task_managers = len(_coordinators(status)), len(_task_managers(status))
-        if target in (Target.LEADER, Target.STANDBY) and self._coordinators < 2:
+        if (target is Target.STANDBY or target.strikes_leader) and self._coordinators < 2:
             raise DrillError("the cluster has no standby; start another coordinator before you kill one")
-        if target is Target.ZOOKEEPER and self._cluster is None:
-            raise DrillError("the drill kills ZooKeeper only in its own cluster; omit --cluster")
+        if target not in _ANYWHERE and self._cluster is None:
+            raise DrillError(f"the drill strikes at {target.value} only in its own cluster; omit --cluster")
         processes = [(coordinator.address, coordinator.pid) for coordinator in status.coordinators]
         processes += [(task_manager.address, task_manager.pid) for task_manager in status.task_managers]
         strangers = [f"{address} (pid {pid})" for address, pid in processes if not listens_at(pid, address)]
@@ -53,6 +59,12 @@ class ProcessArena:
         return status
 
     def wait_complete(self, timeout_s: float) -> bool:
+        if self._tampering is not None:
+            self._tampering.repair()
+        while self._frozen:
+            with contextlib.suppress(ProcessLookupError):  # it may have been replaced meanwhile
+                os.kill(self._frozen.pop(), signal.SIGCONT)
+
         def is_complete(status: ClusterStatus) -> bool:
             coordinators, task_managers = _coordinators(status), _task_managers(status)
             return len(coordinators) >= self._coordinators and len(task_managers) >= self._task_managers
@@ -67,8 +79,10 @@ class ProcessArena:
             return Victim(servers[name], name)
         status = self.client.cluster()
         leader = leader_of(status)
-        if target is Target.LEADER:
-            return Victim(leader.pid, f"leader {leader.coordinator_id}", address=leader.address)
+        is_frozen = target in (Target.FROZEN_LEADER, Target.FROZEN_TASKMANAGER)
+        if target in (Target.LEADER, Target.FROZEN_LEADER):
+            name = f"leader {leader.coordinator_id}" + ", frozen" * is_frozen
+            return Victim(leader.pid, name, address=leader.address, is_frozen=is_frozen)
         if target is Target.STANDBY:
             alive = _coordinators(status) - {leader.pid}
             standbys = sorted(
@@ -79,15 +93,27 @@ class ProcessArena:
             pid, address = choice.choice(standbys)
             return Victim(pid, "a standby", address=address)
         busy = busy_task_manager(status, job, choice)
-        return Victim(busy.pid, f"task manager {busy.task_manager_id}", address=busy.address)
+        if target.is_tampering:
+            assert self._tampering is not None
+            return self._tampering.victim(target, leader.pid, busy.pid, choice)
+        name = f"task manager {busy.task_manager_id}"
+        if target is Target.LEADER_AND_TASKMANAGER:
+            return Victim(leader.pid, f"leader {leader.coordinator_id} and {name}", other=busy.pid)
+        return Victim(busy.pid, name + ", frozen" * is_frozen, address=busy.address, is_frozen=is_frozen)
 
     def kill(self, victim: Victim) -> int:
         """Kills it, after checking its identity once more if the cluster is not the drill's own."""
+        if victim.tamper is not None:
+            return victim.tamper()
         if self._cluster is None and not listens_at(victim.pid, victim.address):
             raise DrillError(f"pid {victim.pid} is no longer {victim.text}; nothing was killed")
         unix_us = time.time_ns() // 1000
         try:
-            os.kill(victim.pid, signal.SIGKILL)
+            os.kill(victim.pid, signal.SIGSTOP if victim.is_frozen else signal.SIGKILL)
+            if victim.is_frozen:
+                self._frozen.append(victim.pid)
+            if victim.other is not None:
+                os.kill(victim.other, signal.SIGKILL)
         except OSError as error:
             raise DrillError(f"cannot kill {victim.text} (pid {victim.pid}): {error.strerror}") from error
         return unix_us

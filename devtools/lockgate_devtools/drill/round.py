@@ -7,29 +7,59 @@ import dataclasses
 import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
-from lockgate_proto.messages import JobState, LeaderFailover
+from lockgate_common.clock import unix_us
+from lockgate_proto.messages import JobState
 
 from lockgate.client import ClientError
 from lockgate_devtools.drill.arena import Arena, DrillError
+from lockgate_devtools.drill.continuity import is_measured, measured, progress
 from lockgate_devtools.drill.model import Kill, RecordCheck, Target
 from lockgate_devtools.drill.observer import JobObserver
 from lockgate_devtools.drill.oracle import LedgerOracle, check_totals
 from lockgate_devtools.drill.pipeline import DrillPipeline
 from lockgate_devtools.drill.text import describe_kill
-from lockgate_devtools.drill.timeline import Before, assemble, checkpoint_counts, is_survived
+from lockgate_devtools.drill.timeline import (
+    Before,
+    assemble,
+    checkpoint_counts,
+    has_committed,
+    history_problems,
+    is_survived,
+)
 
 _PARTITIONS = 4
 _ROWS_PER_SECOND = 2000.0  # of each partition
 _START_LIMIT_S = 60.0
 _SURVIVAL_LIMIT_S = 60.0
+_COMPLETE_LIMIT_S = 180.0  # a task manager that starts beside a busy job
+_MEASURE_LIMIT_S = 5.0
 # The input that a kill needs after it; otherwise the job could end before its effects are seen.
 _LEAST_REST_S = 3.0
 # The duration of a kill besides the pause before it, until the cluster is complete again, on an idle machine.
-_AFTERMATH_S = {Target.LEADER: 3.0, Target.STANDBY: 3.0, Target.TASKMANAGER: 12.0, Target.ZOOKEEPER: 5.0}
+_AFTERMATH_S = {
+    Target.LEADER: 3.0,
+    Target.STANDBY: 3.0,
+    Target.TASKMANAGER: 12.0,
+    Target.ZOOKEEPER: 5.0,
+    Target.LEADER_AND_TASKMANAGER: 15.0,
+    Target.FROZEN_LEADER: 8.0,
+    Target.FROZEN_TASKMANAGER: 12.0,
+    Target.STORAGE: 6.0,
+    Target.FULL_STORAGE: 6.0,
+    Target.LINK_LEADER_ZOOKEEPER: 12.0,
+    Target.LINK_LEADER_TASKMANAGER: 12.0,
+    Target.LINK_TASKMANAGERS: 12.0,
+    Target.ONE_WAY_LEADER_ZOOKEEPER: 12.0,
+    Target.ONE_WAY_LEADER_TASKMANAGER: 12.0,
+    Target.ONE_WAY_TASKMANAGERS: 12.0,
+    Target.LEADER_CLOCK: 3.0,
+    Target.TASKMANAGER_CLOCK: 3.0,
+}
 
 Say = Callable[[str], None]
 
@@ -46,7 +76,7 @@ class RoundResult:
 
 
 class Round:
-    """Kills `target` up to `times` times while its job runs.
+    """Strikes at one target after the other while its job runs.
 
     The input is bounded, so that the expected output is known in advance; if a slow machine needs more time than
     planned, the round ends with fewer kills and the drill starts another one.
@@ -58,23 +88,30 @@ class Round:
         arena: Arena,
         say: Say,
         choice: random.Random,
-        target: Target,
+        targets: Sequence[Target],
         every_s: float,
         checkpoint_interval_ms: int,
-        failover: LeaderFailover,
+        job_options: Mapping[str, Any],
+        watched_s: float = 0.0,
     ) -> None:
+        """job_options: fields of its graph.
+
+        watched_s: of a chaos drill; the progress of the job is kept from so long before a kill until so long after it.
+        """
+        self._watched_s = watched_s
         self._key = key
         self._arena = arena
         self._say = say
         self._random = choice
-        self._target = target
+        self._targets = targets
         self._every_s = every_s
         self._interval_ms = checkpoint_interval_ms
-        self._failover = failover
+        self._job_options = job_options
 
-    def run(self, times: int, first: int) -> RoundResult:
+    def run(self, first: int) -> RoundResult:
         """first: number of the first kill, for the output. Raises DrillError when the job does not start."""
-        seconds = times * (self._every_s + _AFTERMATH_S[self._target]) + _LEAST_REST_S + 1
+        each_s = [self._every_s + max(_AFTERMATH_S[target], self._watched_s) for target in self._targets]
+        seconds = sum(each_s) + _LEAST_REST_S + 1
         pipeline = DrillPipeline(
             self._arena.make_folder(self._key),
             partitions=_PARTITIONS,
@@ -84,15 +121,17 @@ class Round:
             checkpoint_interval_ms=self._interval_ms,
         )
         account = RoundResult()
-        self._arena.client.submit(self._key, dataclasses.replace(pipeline.graph(), leader_failover=self._failover))
-        observer = JobObserver(self._arena.client, self._key)
+        self._arena.client.submit(self._key, dataclasses.replace(pipeline.graph(), **self._job_options))
+        observer = JobObserver(self._arena.client, self._key, sets_clocks_off=self._watched_s > 0)
         try:
             self._wait_for_start(observer)
             end = time.monotonic() + seconds - _LEAST_REST_S
             self._say(f"job {self._key} runs; {pipeline.partitions * pipeline.rows} records remaining")
-            for number in range(first, first + times):
-                if not self._one_kill(number, observer, account, end):
+            for number, target in enumerate(self._targets, first):
+                if not self._one_kill(number, target, observer, account, end):
                     break
+            if self._watched_s:  # the last one that was frozen wakes up while the job runs
+                self._arena.wait_complete(_COMPLETE_LIMIT_S)
             self._wait_for_end(observer, account, seconds)
             self._check_output(pipeline, observer, account)
             return account
@@ -106,10 +145,10 @@ class Round:
         if not observer.wait_for(lambda: checkpoint_counts(observer.events)[0] > 0, _START_LIMIT_S):
             raise DrillError(f"the job completed no checkpoint within {_START_LIMIT_S:g} s: {_story(observer)}")
 
-    def _one_kill(self, number: int, observer: JobObserver, account: RoundResult, end: float) -> bool:
+    def _one_kill(self, number: int, target: Target, observer: JobObserver, account: RoundResult, end: float) -> bool:
         """False when this round is over: too little input is left, or an error occurred."""
-        if not self._arena.wait_complete(_SURVIVAL_LIMIT_S):
-            account.problems.append(f"before kill {number} the cluster was not complete after {_SURVIVAL_LIMIT_S:g} s")
+        if not self._arena.wait_complete(_COMPLETE_LIMIT_S):
+            account.problems.append(f"before kill {number} the cluster was not complete after {_COMPLETE_LIMIT_S:g} s")
             return False
         observer.wait_for(lambda: _state(observer) == JobState.RUNNING, _SURVIVAL_LIMIT_S)
         observer.wait_for(lambda: False, self._every_s + self._random.uniform(0, self._interval_ms / 1000))
@@ -118,22 +157,32 @@ class Round:
         if _state(observer) != JobState.RUNNING:
             account.problems.append(f"before kill {number} the job was not running: {_story(observer)}")
             return False
-        return self._kill_one(number, observer, account)
+        return self._kill_one(number, target, observer, account)
 
-    def _kill_one(self, number: int, observer: JobObserver, account: RoundResult) -> bool:
+    def _kill_one(self, number: int, target: Target, observer: JobObserver, account: RoundResult) -> bool:
         status = self._arena.client.job(self._key)
-        victim = self._arena.victim(self._target, status, self._random)
+        victim = self._arena.victim(target, status, self._random)
+        self._say(f"kill {number}: {victim.text}" + (f", pid {victim.pid}" if victim.pid else ""))
         before = Before(self._arena.kill(victim), status.token, status.attempt)
-        self._say(f"kill {number}: {victim.text}, pid {victim.pid}")
+        over_us = unix_us()  # of a link
 
         def seen() -> Kill:
-            return assemble(self._target, victim.pid, before, observer.events)
+            found = assemble(target, victim.pid, before, observer.events)
+            return measured(found, before, observer.samples)
 
-        survived = observer.wait_for(lambda: is_survived(seen()), _SURVIVAL_LIMIT_S)
+        def is_over() -> bool:
+            return has_committed(observer.events, over_us) and is_survived(seen())
+
+        survived = observer.wait_for(is_over, _SURVIVAL_LIMIT_S)
         if not survived and _state(observer) == JobState.FINISHED:
             self._say("  too late: no input was left to continue with; this kill does not count")
             return False
-        account.kills.append(seen())
+        if survived:
+            observer.wait_for(lambda: is_measured(seen()), _MEASURE_LIMIT_S)
+        if survived and self._watched_s:
+            observer.wait_for(lambda: False, self._watched_s - (unix_us() - before.unix_us) / 1_000_000)
+        around = progress(before, observer.samples, self._watched_s) if self._watched_s else ()
+        account.kills.append(dataclasses.replace(seen(), progress=around))
         self._say("  " + describe_kill(account.kills[-1]))
         if not survived:
             account.problems.append(
@@ -158,6 +207,7 @@ class Round:
         except (OSError, pa.ArrowException, sqlite3.Error) as error:
             account.problems.append(f"the job's output cannot be read: {error}")
         account.records = oracle.check()
+        account.problems += history_problems(observer.events)
         account.completed, account.aborted = checkpoint_counts(observer.events)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import secrets
@@ -21,15 +22,22 @@ from lockgate.errors import UserError
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.files import prepare_directory
 from lockgate_devtools.cluster.foreground import Stopped, stopped_by_signals
+from lockgate_devtools.cluster.sockets import is_known as can_cut_links
 from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_devtools.drill.arena import Arena, DrillError
+from lockgate_devtools.drill.by_target import by_target
 from lockgate_devtools.drill.model import RecordCheck, Report, Target
+from lockgate_devtools.drill.page import WATCHED_S, page
 from lockgate_devtools.drill.processes import ProcessArena
 from lockgate_devtools.drill.round import Round, RoundResult
+from lockgate_devtools.drill.schedule import Repeated, Schedule, Shuffled
+from lockgate_devtools.drill.tampering import prepare
 from lockgate_devtools.drill.text import render
 
 _LONGEST_PAUSE_S = 86_400
 _MOST_ROUNDS = 3  # in addition to one for each kill
+
+_COORDINATOR = {"heartbeat_ms": 200}  # heartbeats have the counters from which the throughput around a kill is known
 
 Say = Callable[[str], None]
 
@@ -38,21 +46,25 @@ Say = Callable[[str], None]
 class DrillOptions:
     """The options of a drill.
 
+    kill, times: the target and the number of kills, unless minutes is set: for so long, everything is struck in turn.
     every_s: seconds between the recovery of the cluster and the next kill; seed: None draws one; cluster: addresses or
     directory of a running cluster, empty for the drill's own in a temporary folder; cluster_options: fields of
-    ClusterOptions for the own one; failover: of the job; directory: for cluster, ledger and logs (kept); None for a
-    temporary one.
+    ClusterOptions for the own one; failover, standby_replicas: of the job; directory: for cluster, ledger and logs
+    (kept); None for a temporary one. html_file: a page with the report.
     """
 
     kill: Target = Target.LEADER
     times: int = 3
     every_s: float = 5.0
     seed: int | None = None
+    minutes: float = 0.0
     json_file: str = ""
+    html_file: str = ""
     cluster: str = ""
     directory: str = ""
     checkpoint_interval_ms: int = 1000
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
+    standby_replicas: int = 0
     cluster_options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -66,9 +78,26 @@ class DrillOptions:
                 "--slots, --zookeepers, --spark-master and --spark-option are for the drill's own cluster: omit them, "
                 "or --cluster"
             )
-        file = Path(self.json_file)
-        if self.json_file and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
-            raise DrillError(f"cannot write {file}: its folder must exist and be writable; see --json")
+        if self.minutes and self.cluster:
+            raise DrillError("--chaos damages more than processes, so it runs on a cluster of its own: omit --cluster")
+        if self.minutes and "://" in str(self.cluster_options.get("storage", "")):
+            raise DrillError("--chaos takes the storage away, which must be a folder: omit --storage")
+        for name, option in ((self.json_file, "--json"), (self.html_file, "--html")):
+            file = Path(name)
+            if name and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+                raise DrillError(f"cannot write {file}: its folder must exist and be writable; see {option}")
+
+    def schedule(self, choice: random.Random) -> Schedule:
+        """What is struck."""
+        if not self.minutes:
+            return Repeated(self.kill, self.times)
+        everything = [target for target in Target if not target.is_link or can_cut_links()]
+        return Shuffled(self.minutes * 60, choice, everything)
+
+    @property
+    def most_rounds(self) -> int:
+        """More mean that the cluster does not recover."""
+        return _MOST_ROUNDS + (math.ceil(self.minutes * 4) if self.minutes else self.times)
 
 
 def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:
@@ -84,7 +113,10 @@ def run_drill(options: DrillOptions | None = None, say: Say | None = None, **cha
             report = drill(chosen, tell)
         tell(render(report))  # before the file, which may fail
         if chosen.json_file:
-            Path(chosen.json_file).write_text(json.dumps(report.to_json(), indent=2) + "\n", encoding="utf-8")
+            found = {**report.to_json(), "by_target": [row.to_json() for row in by_target(report.kills)]}
+            Path(chosen.json_file).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        if chosen.html_file:
+            Path(chosen.html_file).write_text(page(report), encoding="utf-8")
     except Stopped:
         return 130
     except UserError as error:
@@ -104,14 +136,22 @@ def drill(options: DrillOptions, say: Say) -> Report:
         work = None if options.directory else stack.enter_context(WorkFolder("lockgate-drill-", say))
         folder = work.path if work else Path(options.directory).absolute()
         prepare_directory(folder, ("",))
-        say(f"drill: kill the {options.kill.value} {options.times} times, every {options.every_s:g} s, seed {seed}")
+        what = (
+            f"strike at everything for {options.minutes:g} minutes"
+            if options.minutes
+            else f"kill the {options.kill.value} {options.times} times"
+        )
+        say(f"drill: {what}, every {options.every_s:g} s, seed {seed}")
         cluster = None
         if options.cluster:
             client = stack.enter_context(Client.connect(options.cluster))
         else:
             say("starting a cluster ...")
             started = time.monotonic()
-            cluster = stack.enter_context(LocalCluster(folder / "cluster", **options.cluster_options))
+            settings = {"coordinator": _COORDINATOR, **options.cluster_options}
+            if options.minutes:
+                settings |= {"relayed": can_cut_links(), "environment": prepare(folder / "cluster")}
+            cluster = stack.enter_context(LocalCluster(folder / "cluster", **settings))
             say(f"cluster ready after {time.monotonic() - started:.1f} s: {', '.join(cluster.coordinators)}")
             client = stack.enter_context(
                 Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials())
@@ -124,26 +164,29 @@ def drill(options: DrillOptions, say: Say) -> Report:
 
 def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report:
     """Drills in an existing arena: rounds until every kill is done or an error occurs. Raises UserError."""
-    status = arena.survey(options.kill)
+    status = arena.survey(Target.STORAGE if options.minutes else options.kill)
     say(f"{len(status.coordinators)} coordinators, {len(status.task_managers)} task managers")
     choice = random.Random(seed)
     key = f"drill-{secrets.token_hex(4)}"
     accounts: list[RoundResult] = []
-    done = 0
-    while done < options.times and not any(account.problems for account in accounts):
-        if len(accounts) == _MOST_ROUNDS + options.times:
+    schedule, began, done = options.schedule(choice), time.monotonic(), 0
+    while (targets := schedule.next_round(done, time.monotonic() - began)) and not any(
+        account.problems for account in accounts
+    ):
+        if len(accounts) == options.most_rounds:
             raise DrillError("the cluster takes too long to recover; see its logs")
         round_ = Round(
             f"{key}-{len(accounts) + 1}",
             arena,
             say,
             choice,
-            options.kill,
+            targets,
             options.every_s,
             options.checkpoint_interval_ms,
-            options.failover,
+            {"leader_failover": options.failover, "standby_replicas": options.standby_replicas},
+            WATCHED_S if options.minutes else 0.0,
         )
-        accounts.append(round_.run(options.times - done, done + 1))
+        accounts.append(round_.run(done + 1))
         done += len(accounts[-1].kills)
     return Report(
         seed,

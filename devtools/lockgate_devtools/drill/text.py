@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from lockgate_devtools.drill.by_target import Consequences, by_target
 from lockgate_devtools.drill.model import Kill, Mode, Report
 
 _STEPS = (
@@ -20,18 +21,26 @@ def describe_kill(kill: Kill) -> str:
     parts = [f"{name} {value:.0f} ms" for name, field in _STEPS if (value := getattr(kill, field)) is not None]
     if kill.mode is Mode.REATTACH:
         parts.append("nothing was restarted")
+    if kill.restarted_subtasks:
+        parts.append(f"{kill.restarted_subtasks} subtasks restarted")
+    if kill.records_read_again:
+        parts.append(f"{kill.records_read_again} records read again")
+    if kill.throughput_ratio is not None:
+        parts.append(f"throughput in that second {kill.throughput_ratio:.0%}")
     return ", ".join(parts) or "nothing followed"
 
 
 def render(report: Report) -> str:
     """A table of the kills, medians, records, and the verdict."""
-    header = f"{'kill':>4}  {'target':<12}{'pid':>8}" + "".join(f"{name:>18}" for name, _ in _STEPS)
+    header = f"{'kill':>4}  {'target':<28}{'pid':>8}" + "".join(f"{name:>18}" for name, _ in _STEPS)
     lines = ["", "milliseconds since each kill:", header]
     for number, kill in enumerate(report.kills, 1):
-        lines.append(f"{number:>4}  {kill.target.value:<12}{kill.pid:>8}" + _cells(kill))
+        lines.append(f"{number:>4}  {kill.target.value:<28}{kill.pid:>8}" + _cells(kill))
     if adopted := sum(kill.mode is Mode.REATTACH for kill in report.kills):
         lines.append(f"after {adopted} of {len(report.kills)} kills the new leader adopted what ran: nothing restarted")
-    if len(report.kills) > 1:
+    if len({kill.target for kill in report.kills}) > 1:
+        lines += _by_target(report)
+    elif len(report.kills) > 1:
         lines += [_summary(report, "median", statistics.median), _summary(report, "worst", max)]
     records = report.records
     lines += [
@@ -45,6 +54,20 @@ def render(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _by_target(report: Report) -> list[str]:
+    """To the first record, and to the first checkpoint: p50, p90, p99 and the worst."""
+    head = f"{'struck':<28}{'kills':>6}{'adopted':>9}{'first record p50/p90/p99/worst':>40}{'first checkpoint':>32}"
+    return ["", head, *(_row(row) for row in by_target(report.kills))]
+
+
+def _row(row: Consequences) -> str:
+    first, commit = (
+        f"{spread.p50:.0f} / {spread.p90:.0f} / {spread.p99:.0f} / {spread.worst:.0f}" if spread else "-"
+        for spread in (row.interruption, row.commit)
+    )
+    return f"{row.target.value:<28}{len(row.kills):>6}{row.adopted:>9}{first:>40}{commit:>32}"
+
+
 def _cells(kill: Kill) -> str:
     return "".join(_cell(getattr(kill, field)) for _, field in _STEPS)
 
@@ -56,4 +79,4 @@ def _cell(value: float | None) -> str:
 def _summary(report: Report, name: str, combine: object) -> str:
     assert callable(combine)
     columns = [[value for kill in report.kills if (value := getattr(kill, field)) is not None] for _, field in _STEPS]
-    return f"{'':>4}  {name:<12}{'':>8}" + "".join(_cell(combine(column) if column else None) for column in columns)
+    return f"{'':>4}  {name:<28}{'':>8}" + "".join(_cell(combine(column) if column else None) for column in columns)
