@@ -28,6 +28,7 @@ FILES = (
     "story",
     "failure",
     "load",
+    "query",
     "checkpoint",
     "control",
     "exchange",
