@@ -4,7 +4,7 @@ VENV_PURE := .venv-pure
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests test-quick test-fast test-chaos test-soak test-docker fuzz lint docs mutation proto benchmarks clean
+.PHONY: help setup setup-pure demo examples docker-image docker-demo test pure-tests integration-tests chaos-tests docker-tests test-quick test-fast test-chaos test-soak test-docker fuzz lint docs mutation proto benchmarks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,10 +47,10 @@ pure-tests: setup
 		-m "not docker and not integration and not chaos and not soak"
 
 integration-tests: setup
-	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "integration tests" $(PY) -m pytest -q -n 3 --dist loadfile --durations=10 -m "integration and not soak"
+	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "integration tests" $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations=10 -m "integration and not soak"
 
 chaos-tests: setup # each process of pytest has its own cluster
-	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "chaos tests" $(PY) -m pytest -q -n 2 --dist worksteal --durations=10 -m "chaos and not docker and not soak"
+	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "chaos tests" $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10 -m "chaos and not docker and not soak"
 
 test-quick: setup-pure ## in a minute, without Spark and Java: every pure test that needs neither, each a little
 	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SHARE=$${LOCKGATE_TEST_SHARE:-20} LOCKGATE_TEST_SIMULATION_SECONDS=1 \
@@ -69,6 +69,9 @@ test-soak: setup ## the chaos tests again, with more faults and backends, every 
 	@LOCKGATE_TEST_EXAMPLES=20 $(PY) -m pytest tests/integration/taskmanager_spark/test_spark_differential.py $(ARGS)
 
 test-docker: docker-image ## the compose cluster under faults; needs a container engine
+	@$(MAKE) docker-tests
+
+docker-tests: setup
 	@LOCKGATE_IMAGE=lockgate:latest scripts/part.sh "docker tests" $(PY) -m pytest -q --durations=10 -m docker tests/docker $(ARGS)
 
 fuzz: setup ## a million damaged inputs for every reader of bytes and every RPC (LOCKGATE_TEST_FUZZ_INPUTS=N for another number)
@@ -91,7 +94,7 @@ proto: setup ## regenerate stubs and messages from the .proto files
 	@$(PY) proto/generate.py
 
 benchmarks: setup ## all benchmarks, one after another
-	@for name in startup failover rescale state process rocksdb joins diffs wordcount metrics abs unaligned control_plane; do $(PY) -m benchmarks.$$name || exit 1; done
+	@for name in startup failover rescale state process functions rocksdb joins diffs incremental wordcount metrics abs unaligned query control_plane latency record_path; do $(PY) -m benchmarks.$$name || exit 1; done
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV_PURE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,10 +6,13 @@ docker:
 	@scripts/part.sh "container image" $(MAKE) docker-image
 	@LOCKGATE_TEST_DOCKER=required $(MAKE) test-docker # here a test that is skipped counts as failed
 
-chaos integration:
-	@$(MAKE) $@-tests
+chaos:
+	@$(MAKE) chaos-tests
 
 # A third of the repeated cases: `make test` runs them all. Fresh schedules stay.
+integration:
+	@LOCKGATE_TEST_SHARE=3 $(MAKE) integration-tests
+
 pure:
 	@LOCKGATE_TEST_SHARE=3 LOCKGATE_TEST_SIMULATION_SECONDS=40 $(MAKE) pure-tests
 

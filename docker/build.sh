@@ -97,8 +97,8 @@ add_security_updates() {
 }
 
 # The packages of the image: the tested versions of the venv, where its Python is the
-# image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka, JWTs and PostgreSQL's driver (what
-# extras of others ask for is named by itself).
+# image's; else what pyproject.toml asks for. With Spark Connect, RocksDB, Kafka, JWTs, OpenTelemetry and PostgreSQL's
+# driver (what extras of others ask for is named by itself).
 requirements() {
     "$python" - "$image_python" <<'PYTHON'
 import re, sys, tomllib
@@ -106,7 +106,7 @@ from importlib.metadata import requires, version
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
 wanted = [*project["dependencies"], *extras["connect"], *extras["rocksdb"], *extras["kafka"], *extras["postgresql"], "psycopg-binary"]
-wanted += [*extras["jwt"], "cryptography"]
+wanted += [*extras["jwt"], "cryptography", *extras["otel"]]
 if sys.argv[1] != "%d.%d" % sys.version_info[:2]:
     print(*wanted, sep="\n")
     sys.exit()

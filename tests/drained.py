@@ -72,8 +72,13 @@ def path_of(savepoint: CompletedCheckpoint) -> Path:
 
 def rows_read(metadata: Path) -> dict[str, dict[str, int]]:
     """What a `_metadata` file says of the sources: vertex id to split to its offset."""
+    return rows_in(metadata.read_bytes())
+
+
+def rows_in(metadata: bytes) -> dict[str, dict[str, int]]:
+    """The same, from the content of such a file."""
     found: dict[str, dict[str, int]] = {}
-    for subtask in decode(CheckpointMetadata, metadata.read_bytes()).subtasks:
+    for subtask in decode(CheckpointMetadata, metadata).subtasks:
         offsets = found.setdefault(subtask.vertex_id, {})
         for operator in subtask.operators:
             if operator.kind is StateKind.SOURCE_STATE:

@@ -11,7 +11,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("proto", "common", "ha", "coordinator", "taskmanager", "devtools", "web", ".")
 VERSION = "9.0.0"
-_SKIPPED = shutil.ignore_patterns("__pycache__")
 _RELEASE = "proto/lockgate_proto/release.py"
 _CHANGES = (
     (_RELEASE, "\nREVISION = 1\n", "\nREVISION = 2\n"),
@@ -32,7 +31,8 @@ class FutureVersion:
         self._folder = folder
         for room in ROOMS:
             for package in (ROOT / room).glob("lockgate*/__init__.py"):
-                shutil.copytree(package.parent, folder / room / package.parent.name, ignore=_SKIPPED)
+                # With what is compiled, which is valid for every file that is not changed below: its times are kept.
+                shutil.copytree(package.parent, folder / room / package.parent.name)
         shutil.copy(ROOT / "proto/generate.py", folder / "proto")
         for file, before, after in _CHANGES:
             self.change(file, before, after)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from lockgate_common.storage import locate, read_all
 from lockgate_devtools.drill.model import RecordCheck
 from lockgate_devtools.drill.observer import JobObserver
 from lockgate_devtools.drill.oracle import LedgerOracle, check_totals
@@ -15,19 +16,26 @@ from lockgate_devtools.drill.pipeline import DrillPipeline
 from lockgate_proto.messages import (
     CompletedCheckpoint,
     JobEventKind,
+    JobGraph,
     JobState,
     JobStatus,
     LeaderFailover,
     NoRestart,
     RestartStrategy,
+    SubmitResponse,
 )
 
 from lockgate.client import Client, ClientError
-from tests.drained import PATIENCE_S, drain, generated, path_of, patient, rows_read
+from tests.drained import PATIENCE_S, drain, generated, path_of, patient, rows_in, rows_read
 
 PARTITIONS = 4
 ROWS_PER_SECOND = 1_500.0
+_MOST_BYTES = 1 << 20  # of a savepoint's metadata
 NEVER = RestartStrategy(strategy=NoRestart())
+
+
+Submit = Callable[[str, JobGraph, str], SubmitResponse]
+"""Submits a job under a key, going on from the snapshot at a pointer."""
 
 
 class Field(Protocol):
@@ -58,9 +66,10 @@ class LedgerJob:
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
         seconds: float | None = None,
-        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
+        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
+        submit: Submit | None = None,
     ) -> None:
-        """Submits it. follows: the job whose work it goes on with, and from where.
+        """Submits it, with `submit` or the field's client. follows: the job whose work it goes on with, and from where.
 
         restart, failover: see JobGraph; seconds: the input ends by itself after so long. Only for a test that does not
         mind when: none that kills something has the job end before.
@@ -84,7 +93,7 @@ class LedgerJob:
         )
         graph = dataclasses.replace(self._pipeline.graph(), restart=restart, leader_failover=failover)
         self.graph = patient(graph)
-        self.submission = field.client.submit(key, self.graph, pointer)
+        self.submission = (submit or field.client.submit)(key, self.graph, pointer)
         self.observer = JobObserver(field.client, key)
 
     def __enter__(self) -> LedgerJob:
@@ -99,12 +108,12 @@ class LedgerJob:
 
     @property
     def status(self) -> JobStatus:
-        """As last heard."""
+        """As last reported."""
         assert self.observer.status is not None
         return self.observer.status
 
     def checkpoints(self, attempt: int = 0) -> list[int]:
-        """Ids of every completed checkpoint heard of; attempt: of that one and later ones."""
+        """Ids of every completed checkpoint reported so far; attempt: of that one and later ones."""
         events = self.observer.events
         return sorted(
             {event.checkpoint_id for event in events if event.kind is _COMPLETED and event.attempt >= attempt}
@@ -155,24 +164,28 @@ class LedgerJob:
         assert records.is_exact, f"{self.key}: {records}"
         assert not check_totals(rows, pipeline.read_totals())
         counted = {operator.operator_id: operator for operator in status.operators}
-        assert counted["rows"].records_out == counted["ledger"].records_in == sum(rows)
+        assert counted["rows"].records_out == counted["ledger"].records_in == sum(rows), f"{counted} of {rows}"
         return status
 
     def _drained(self) -> list[int]:
         """How many rows of each partition have been made. None can be made after it."""
-        metadata = path_of(self.drain())
-        offsets = rows_read(self._field.fetch(metadata.parent) / metadata.name)
+        savepoint = self.drain()
+        if savepoint.pointer.startswith("s3://"):
+            offsets = rows_in(read_all(locate(savepoint.pointer), _MOST_BYTES).to_pybytes())
+        else:
+            metadata = path_of(savepoint)
+            offsets = rows_read(self._field.fetch(metadata.parent) / metadata.name)
         assert offsets.keys() == {"generate"}
         return generated(offsets["generate"], PARTITIONS)
 
     def _story(self) -> str:
         status = self.observer.status
-        told = [
+        lines = [
             f"{event.kind.name} {event.attempt} {event.checkpoint_id} {event.text}"
             for event in self.observer.events[-15:]
         ]
         head = f"{status.state.name} attempt {status.attempt} {status.message} {status.error}" if status else "unseen"
-        return "\n".join([head, *told])
+        return "\n".join([head, *lines])
 
 
 def _read_ledger(pipeline: DrillPipeline, rows: Sequence[int]) -> RecordCheck:

@@ -35,9 +35,9 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_module(module: str, told: Any) -> Any:
-    """A module of the tests as that user. told: what it reads as JSON; returned is the JSON that it prints."""
-    done = run(sys.executable, "-m", module, input=json.dumps(told))
+def run_module(module: str, given: Any) -> Any:
+    """A module of the tests as that user. given: what it reads as JSON; returned is the JSON that it prints."""
+    done = run(sys.executable, "-m", module, input=json.dumps(given))
     assert done.returncode == 0, f"{NOBODY} cannot run {module}: {done.stderr[-2000:]}"
     return json.loads(done.stdout)
 

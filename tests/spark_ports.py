@@ -12,26 +12,26 @@ _HOST = "127.0.0.1"
 _RPC_REQUEST = 3
 _UPLOAD_BLOCK = 1
 _LISTENING = "0A"
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
 MARK = "Stranger's object"
 
 
-def spark_question(port: int) -> bytes:
+def spark_question(port: int, patience_s: float = PATIENCE_S) -> bytes:
     """A message to a driver's endpoint, in Spark's RPC, with an object to deserialise: what is answered."""
     receiver = b"\x01" + _utf(_HOST) + struct.pack(">i", port) + _utf("endpoint-verifier")
-    return _ask(port, b"\x00" + receiver + _serialized(MARK))
+    return _ask(port, b"\x00" + receiver + _serialized(MARK), patience_s)
 
 
-def spark_block(port: int) -> bytes:
+def spark_block(port: int, patience_s: float = PATIENCE_S) -> bytes:
     """A block to keep, in the protocol of Spark's block managers, with an object to deserialise: what is answered."""
     names = b"".join(struct.pack(">i", len(name)) + name for name in (b"stranger", b"driver", b"broadcast_4711"))
     parts = b"".join(struct.pack(">i", len(part)) + part for part in (_serialized(MARK), b"planted"))
-    return _ask(port, bytes([_UPLOAD_BLOCK]) + names + parts)
+    return _ask(port, bytes([_UPLOAD_BLOCK]) + names + parts, patience_s)
 
 
-def py4j_call(port: int) -> bytes:
+def py4j_call(port: int, patience_s: float = PATIENCE_S) -> bytes:
     """A call into a JVM through PySpark's gateway: what is answered."""
-    with socket.create_connection((_HOST, port), _PATIENCE_S) as connection:
+    with socket.create_connection((_HOST, port), patience_s) as connection:
         connection.sendall(b"c\nz:java.lang.System\ngetProperty\nsjava.version\ne\n")
         return connection.recv(65536)
 
@@ -49,10 +49,10 @@ def listening(pid: int) -> dict[int, str]:
     return found
 
 
-def _ask(port: int, body: bytes) -> bytes:
+def _ask(port: int, body: bytes, patience_s: float) -> bytes:
     """One request of Spark's transport: its length, its type, its number."""
     head = struct.pack(">bqi", _RPC_REQUEST, 4711, len(body))
-    with socket.create_connection((_HOST, port), _PATIENCE_S) as connection:
+    with socket.create_connection((_HOST, port), patience_s) as connection:
         connection.sendall(struct.pack(">q", 8 + len(head) + len(body)) + head + body)
         with connection.makefile("rb") as answer, contextlib.suppress(ConnectionError):
             length = answer.read(8)

@@ -93,3 +93,20 @@ def test_tests_named_in_pages_exist() -> None:
 )
 def test_unknown_tests_are_found(text: str, expected: list[str]) -> None:
     assert unknown_tests(text) == expected
+
+
+def statements_without_a_test(text: str) -> list[str]:
+    """Rows of tables, without their headings, that name no test function."""
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| statement |")]
+    return [row for row in rows if not any(name for _, name in TEST.findall(row))]
+
+
+def test_each_statement_of_the_papers_has_a_test() -> None:
+    text = (ROOT / "docs/papers.md").read_text("utf-8")
+    assert len(TEST.findall(text)) > 60
+    assert not statements_without_a_test(text)
+
+
+def test_a_statement_without_a_test_is_found() -> None:
+    table = "| statement | test |\n|---|---|\n| a | `tests/a.py::test_a` |\n| b | `tests/b.py` |"
+    assert statements_without_a_test(table) == ["| b | `tests/b.py` |"]

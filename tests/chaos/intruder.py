@@ -29,6 +29,8 @@ from tests.http_client import ask
 LET_IN = "let in"
 CLUSTER = "/lockgate/default"
 _WAIT_S = 60.0
+_SILENCE_S = 20.0  # what speaks another protocol than Spark's waits for more of that, and says nothing
+_QUESTIONS = (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call)
 _CREDENTIALS = {"nobody": (), "a wrong secret": Credentials("a secret of somebody else").metadata()}
 _HEADERS = {
     "nobody": {},
@@ -38,23 +40,25 @@ _HEADERS = {
 
 
 def main() -> None:
-    told = json.load(sys.stdin)
-    tried: dict[str, str] = dict(_zookeeper(told["zookeeper"]))
+    targets = json.load(sys.stdin)
+    tried: dict[str, str] = dict(_zookeeper(targets["zookeeper"]))
     calls = [
         (f"{address} {name} {who}", address, method.path, who)
         for service, methods in SERVICES.items()
-        for address in (told["exchanges"] if service == "ExchangeService" else [told["coordinator"]])
+        for address in (targets["exchanges"] if service == "ExchangeService" else [targets["coordinator"]])
         for name, method in methods.items()
         for who in _CREDENTIALS
     ]
-    cluster = Credentials(tls=TlsFiles(authority=told["authority"]))
-    with ThreadPoolExecutor(len(calls)) as pool:  # together: each wrong one is answered later than the one before
+    questions = [(port, question) for port in targets["spark"] for question in _QUESTIONS]
+    cluster = Credentials(tls=TlsFiles(authority=targets["authority"]))
+    with ThreadPoolExecutor(len(questions)) as spark_pool, ThreadPoolExecutor(len(calls)) as pool:
+        spark = spark_pool.map(lambda asked: (f"spark {asked[0]} {asked[1].__name__}", _spark(*asked)), questions)
+        # Together: each wrong one is answered later than the one before.
         tried |= pool.map(lambda call: (call[0], _call(cluster, *call[1:])), calls)
-        tried |= pool.map(lambda page: (f"web {' '.join(page)}", _page(told["authority"], *page)), _pages(told))
-        for port, answers in zip(told["spark"], pool.map(lambda port: list(_spark(port)), told["spark"]), strict=True):
-            tried |= {f"spark {port} {what}": answer for what, answer in answers}
+        tried |= pool.map(lambda page: (f"web {' '.join(page)}", _page(targets["authority"], *page)), _pages(targets))
+        tried |= spark
     tried |= {
-        f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in told["pids"]
+        f"environ {pid}": _result(lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes()) for pid in targets["pids"]
     }
     lines = {str(path): _read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
     json.dump({"tried": tried, "lines": lines}, sys.stdout)
@@ -115,13 +119,13 @@ def _call(cluster: Credentials, address: str, path: str, who: str) -> str:
     return LET_IN
 
 
-def _pages(told: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _pages(targets: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Address, method, path and caller of every request for which the server asks who it is."""
     guarded = [(each.method, each.path) for each in endpoints(Reads("", "")) if each.role is not None]
     for who in _HEADERS:
         for method, path in guarded:
-            yield told["dashboard"], method, path.replace("{key}", "ledger-1").replace("{id}", "1"), who
-        for address in (told["dashboard"], *told["metrics"]):
+            yield targets["dashboard"], method, path.replace("{key}", "ledger-1").replace("{id}", "1"), who
+        for address in (targets["dashboard"], *targets["metrics"]):
             yield address, "GET", "/metrics", who
 
 
@@ -132,14 +136,12 @@ def _page(authority: str, address: str, method: str, path: str, who: str) -> str
     return str(ask(address, path, method, headers, b"{}" if method == "POST" else None, trusted).status)
 
 
-def _spark(port: int) -> Iterator[tuple[str, str]]:
-    """Whatever listens there, it is asked in each of Spark's protocols."""
-    for question in (spark_ports.spark_question, spark_ports.spark_block, spark_ports.py4j_call):
-        try:
-            answer = question(port).decode(errors="replace")
-        except Exception as error:  # another protocol is spoken there
-            answer = type(error).__name__
-        yield question.__name__, answer
+def _spark(port: int, question: Callable[[int, float], bytes]) -> str:
+    """Whatever listens there, it is asked in one of Spark's protocols."""
+    try:
+        return question(port, _SILENCE_S).decode(errors="replace")
+    except Exception as error:  # another protocol is spoken there
+        return type(error).__name__
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from lockgate_proto.messages import (
@@ -17,6 +18,7 @@ from lockgate_proto.messages import (
     JobGraph,
     JobStatus,
     KeyedAggregate,
+    LeaderFailover,
     Operator,
     Partitioning,
     RestartStrategy,
@@ -38,11 +40,13 @@ FIRST, AGAIN = 4_000, 150  # keys of a partition that come once at the beginning
 class KeyedJob(WatchedJob):
     """Its input flows until `check_exact`."""
 
-    def __init__(self, testing: TestingCluster, key: str, backend: StateBackend, seconds: float = 0.0) -> None:
-        """seconds: the input ends by itself after so long; 0 wherever something is killed."""
+    def __init__(
+        self, testing: TestingCluster, key: str, backend: StateBackend, seconds: float = 0.0, **changes: Any
+    ) -> None:
+        """seconds: the input ends by itself after so long; 0 wherever something is killed. changes: of the graph."""
         self._folder = testing.make_folder(key)
         self._rows = int(seconds * RATE)
-        super().__init__(testing, key, self._graph(backend))
+        super().__init__(testing, key, replace(self._graph(backend), **changes))
 
     def check_exact(self) -> JobStatus:
         """Ends the input, waits for the end and compares every key with the input."""
@@ -78,6 +82,7 @@ class KeyedJob(WatchedJob):
             checkpoints=CheckpointOptions(interval_ms=300),
             restart=RestartStrategy(ExponentialRestart(50, 2000, 2.0, 0.0, 5000)),
             state_backend=backend,
+            leader_failover=LeaderFailover.LEADER_FAILOVER_RESTART,  # what is restored is the point
         )
 
 

@@ -23,7 +23,8 @@ class Appended(WatchedJob):
 
     def __init__(self, testing: TestingCluster, key: str) -> None:
         self._table = testing.make_folder(key) / "numbers"
-        job = Job(key, key=key, parallelism=2, checkpoint_interval_ms=300, restart=Restart.fixed_delay(200))
+        options = {"parallelism": 2, "checkpoint_interval_ms": 300, "leader_failover": "restart"}
+        job = Job(key, key=key, restart=Restart.fixed_delay(200), **options)
         job.generate(rate=RATE, partitions=PARTITIONS).write_delta(self._table)
         super().__init__(testing, key, job.graph())
 
@@ -58,7 +59,7 @@ def test_a_leader_that_is_killed_twice_changes_no_row(testing: TestingCluster) -
 
 @pytest.mark.parametrize("point", [pytest.param("before-commit", marks=pytest.mark.soak), "after-commit"])
 def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(testing: TestingCluster, point: str) -> None:
-    """after-commit: the rows are in the log, and the leader never hears of it."""
+    """after-commit: the rows are in the log, and the leader never learns of it."""
     testing.arm("taskmanager", 0, f"{point}:3")
     with Appended(testing, f"delta-{point}") as job:
         job.check_exact(attempt=2)

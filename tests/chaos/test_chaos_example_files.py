@@ -103,9 +103,9 @@ def test_a_graph_is_submitted_with_nothing_but_grpc(testing: TestingCluster, tmp
     )
     (tmp_path / "graph.json").write_text(graph)
     standby = testing.cluster.coordinators[1 - testing.leader_number()]
-    told = run(testing, tmp_path, str(EXAMPLES / "grpc_submit.py"), standby, "graph.json")
-    assert f"{standby} is a standby" in told
-    assert "FINISHED" in told
+    printed = run(testing, tmp_path, str(EXAMPLES / "grpc_submit.py"), standby, "graph.json")
+    assert f"{standby} is a standby" in printed
+    assert "FINISHED" in printed
     assert Counter(dict(table(tmp_path / "wordcount.db", "SELECT word, n FROM counts"))) == words(text)
 
 
@@ -125,25 +125,25 @@ def test_a_client_in_ruby_follows_its_job_to_the_next_leader(testing: TestingClu
     )
     try:
         assert client.stdout is not None
-        key, _, told = client.stdout.readline().partition(" ")
-        assert told == "is submitted\n", client.communicate()
+        key, _, printed = client.stdout.readline().partition(" ")
+        assert printed == "is submitted\n", client.communicate()
         testing.wait_until(lambda: testing.client.job(key).checkpoints_completed > 0, "a checkpoint")
         testing.kill_leader()
-        told, _ = client.communicate(timeout=TIMEOUT_S)
+        printed, _ = client.communicate(timeout=TIMEOUT_S)
     finally:
         client.kill()
         client.wait()
-    assert client.returncode == 0, told
-    assert "; looking for the leader\n" in told
-    assert "\n1200 rows, 1200 of them different, " in told
+    assert client.returncode == 0, printed
+    assert "; looking for the leader\n" in printed
+    assert "\n1200 rows, 1200 of them different, " in printed
     found = [(row["partition"], row["sequence"]) for row in json_rows(output.glob("part-*"))]
     assert sorted(found) == [(partition, sequence) for partition in range(2) for sequence in range(0, 6_000, 10)]
 
 
 def test_the_ledger_when_its_leader_dies(testing: TestingCluster, tmp_path: Path) -> None:
-    told = submit(testing, tmp_path, "ledger.py")
-    found = re.search(r"ledger-[0-9a-f]+", told)
-    assert found is not None, told
+    printed = submit(testing, tmp_path, "ledger.py")
+    found = re.search(r"ledger-[0-9a-f]+", printed)
+    assert found is not None, printed
     testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > 0, "a checkpoint")
     testing.kill_leader()
     reached = testing.client.job(found[0]).checkpoints_completed

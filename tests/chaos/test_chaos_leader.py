@@ -20,7 +20,7 @@ AT_THE_END = ("before-result",)
 PASSAGES = {"after-attempt-persist": 1, "before-result": 1}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_leader_killed_at_random_moments_changes_no_result(testing: TestingCluster, seed: int) -> None:
     choice = random.Random(seed)
     with testing.history() as history, testing.ledger() as job:
@@ -65,14 +65,16 @@ def test_a_drill_knows_the_processes_of_a_cluster_that_it_has_not_started(testin
         job.check_exact()
 
 
-@pytest.mark.parametrize("point", faults.POINTS)
-def test_a_leader_that_dies_at_this_point_changes_no_result(testing: TestingCluster, point: str) -> None:
-    armed = testing.arm_standby(f"{point}:{PASSAGES.get(point, 3)}")
+@pytest.mark.parametrize(("first", "second"), [*zip(faults.POINTS[:4], faults.POINTS[4:], strict=True)])
+def test_leaders_that_die_at_these_points_change_no_result(testing: TestingCluster, first: str, second: str) -> None:
+    """One while the job runs, at its checkpoints; the standby is armed as well, leads next, and dies next."""
+    armed = testing.arm_standby(f"{second}:{PASSAGES.get(second, 3)}")
     before = testing.cluster.pids()[f"coordinator-{armed}"]
     with testing.history() as history, testing.ledger() as job:
         job.wait_checkpoints(1)
-        testing.kill_leader()  # now the armed one leads, and dies at its point
-        if point in AT_THE_END:
+        leader = testing.arm("coordinator", 1 - armed, f"{first}:3")
+        testing.cluster.wait_ready("coordinator", 1 - armed, PATIENCE_S, other_than=leader)  # it has died at its point
+        if second in AT_THE_END:
             job.drain()
         testing.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)
         job.check_exact()

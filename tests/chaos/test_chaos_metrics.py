@@ -28,6 +28,8 @@ FAMILIES = {family.name for family in (*of_coordinators.FAMILIES, *of_task_manag
 NOT_HERE = {
     "lockgate_certificate_not_after_timestamp_seconds",  # no TLS
     "lockgate_subtask_watermark_timestamp_seconds",  # no event time
+    "lockgate_subtask_backlog_bytes",  # the generator knows its backlog in records
+    "lockgate_subtask_backlog_splits",
     "lockgate_traces_total",  # none are sent
     "lockgate_job_attempts_ended_total",  # no attempt was given up under this leader
 }

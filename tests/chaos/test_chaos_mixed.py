@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from lockgate_proto.messages import CompletedCheckpoint, JobState
+from lockgate_proto.messages import CompletedCheckpoint, JobEventKind, JobState, LeaderFailover
 
 from tests.chaos.testing_cluster import CONTINUE, STOP, TestingCluster
 from tests.drained import PATIENCE_S, path_of
@@ -30,6 +31,26 @@ def test_a_leader_frozen_past_its_session_is_harmless_when_it_wakes_up(testing: 
             testing.cluster.kill("coordinator", frozen, CONTINUE)
         testing.wait_until(lambda: testing.is_in_line(pid), "the zombie should live on as a standby")
         job.wait_checkpoints(2)  # while the zombie is back
+        status = job.check_exact()
+        assert testing.cluster.pids()[f"coordinator-{frozen}"] == pid
+    assert status.token == history.epochs[-1] == history.epochs[0] + 1
+    history.check()
+
+
+def test_a_frozen_leader_steps_down_when_it_goes_on_and_restarts_nothing(testing: TestingCluster) -> None:
+    """It goes on as soon as the standby leads. Where the machine is busy, the job may not be adopted, and says so."""
+    with testing.history() as history, testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
+        job.wait_checkpoints(2)
+        frozen = testing.leader_number()
+        pid = testing.cluster.kill("coordinator", frozen, STOP)
+        try:
+            testing.wait_until(lambda: testing.cluster.leader_number(0.5) == 1 - frozen, "the standby leads")
+        finally:
+            testing.cluster.kill("coordinator", frozen, CONTINUE)
+        testing.wait_until(lambda: testing.is_in_line(pid), "the replaced leader should live on as a standby")
+        job.wait_checkpoints(2)
+        kinds = Counter(event.kind for event in job.observer.events)
+        assert kinds[JobEventKind.ATTEMPT_ADOPTED] + kinds[JobEventKind.ATTEMPT_NOT_ADOPTED] == 1
         status = job.check_exact()
         assert testing.cluster.pids()[f"coordinator-{frozen}"] == pid
     assert status.token == history.epochs[-1] == history.epochs[0] + 1

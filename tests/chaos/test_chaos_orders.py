@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from lockgate_coordinator.runtime import faults
+from lockgate_proto.messages import LeaderFailover
 
 from lockgate.client.rescale import rescale
 from tests.chaos.testing_cluster import TestingCluster
@@ -88,11 +89,12 @@ def test_a_leader_that_dies_at_this_point_of_a_rescale_leaves_it_done_or_undone(
         job.check_exact()
 
 
+@pytest.mark.parametrize("failover", [LeaderFailover.LEADER_FAILOVER_RESTART, LeaderFailover.LEADER_FAILOVER_REATTACH])
 def test_a_stop_that_the_leader_does_not_survive_is_carried_out_and_its_savepoint_is_whole(
-    testing: TestingCluster,
+    testing: TestingCluster, failover: LeaderFailover
 ) -> None:
     pointers: list[str] = []
-    with testing.ledger() as job:
+    with testing.ledger(failover=failover) as job:
         job.wait_checkpoints(1)
         order = _Order(lambda: pointers.append(job.stop().pointer))
         job.pause(0.05)

@@ -54,7 +54,7 @@ class Appended(WatchedJob):
 def test_a_task_manager_that_dies_at_a_commit_adds_and_loses_nothing(
     testing: TestingCluster, postgresql: PostgresqlServer, point: str
 ) -> None:
-    """after-commit: the rows are in the database, and the leader never hears of it."""
+    """after-commit: the rows are in the database, and the leader never learns of it."""
     testing.arm("taskmanager", 0, f"{point}:3")
     with Appended(testing, postgresql, f"append-{point}") as job:
         job.check_exact()

@@ -23,17 +23,17 @@ TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of orde
 
 def pipeline(folder: Path) -> Job:
     class Buckets(ProcessFunction):
-        """Counts by second of event time, told when the second is over; and once, a little later, that a key is new."""
+        """Counts by second of event time, emitted when it is over; and once, a little later, that a key is new."""
 
         counts = MapState("BIGINT", "BIGINT")
-        is_told = ValueState("BOOLEAN")
+        is_reported = ValueState("BOOLEAN")
 
         def process(self, context: Any, row: dict[str, Any]) -> None:
             second = row["at"] // 1000
             self.counts[second] = self.counts.get(second, 0) + 1
             context.timers.register_event_time(second * 1000 + 999)
-            if not self.is_told.exists():
-                self.is_told.set(True)
+            if not self.is_reported.exists():
+                self.is_reported.set(True)
                 context.timers.register_processing_time(context.now_ms + 200)
 
         def on_timer(self, context: Any, timer: Any) -> Any:
@@ -44,7 +44,7 @@ def pipeline(folder: Path) -> Job:
             del self.counts[second]
             return {"k": context.key, "second": second, "n": count}
 
-    job = Job("process", parallelism=2, checkpoint_interval_ms=300, full_snapshot_every=3)
+    job = Job("process", parallelism=2, checkpoint_interval_ms=300, full_snapshot_every=3, leader_failover="restart")
     rows = job.generate(rate=RATE, partitions=PARTITIONS)
     timed = rows.select("sequence % 37 AS k", f"{TIME} AS at", "partition", "sequence").event_time(
         "at", out_of_order="490 ms"
@@ -86,7 +86,7 @@ def test_timers_fire_once_and_state_is_exact_when_a_process_is_killed(testing: T
         job.wait_checkpoints(1, attempt=2)
         # At the end of the input those by the wall clock would not fire any more.
         testing.wait_until(
-            lambda: sum(second == -1000 for (_, second), _ in emitted(folder)) >= KEYS, "every key was told to be new"
+            lambda: sum(second == -1000 for (_, second), _ in emitted(folder)) >= KEYS, "every key was reported as new"
         )
         (rows,) = job.drain().values()
     found = emitted(folder)

@@ -13,11 +13,12 @@ from lockgate_common.storage import locate
 
 from tests.s3_server import server_for_tests
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("victim", ["leader", "taskmanager"])
+@pytest.mark.parametrize("victim", [pytest.param("leader", marks=pytest.mark.soak), "taskmanager"])
 def test_nothing_is_lost_when_snapshots_are_on_s3(tmp_path: Path, victim: str) -> None:
+    """In test_chaos_secrets.py the leader of a cluster with such a storage dies, too."""
     with server_for_tests(str(tmp_path / "s3.log")) as s3:
         storage, report = s3.uri("drill"), tmp_path / "report.json"
         words = ["--kill", victim, "--times", "1", "--every", "1", "--storage", storage, "--json", str(report)]

@@ -27,7 +27,7 @@ from tests.postgresql_server import server_for_tests as postgresql_server
 from tests.s3_server import CREDENTIALS
 from tests.s3_server import server_for_tests as s3_server
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.timeout(600)]
 
 IN_ENVIRONMENT = "of-the-environment-4711"
 IN_URL, IN_QUERY, IN_BUCKET = "of-the-url-4712", "of-the-query-4713", "of-the-bucket-4714"
@@ -64,15 +64,20 @@ def left(testing: TestingCluster, storage: str) -> dict[str, bytes]:
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     del found["secret"]
     bucket = locate(storage)
-    for info in bucket.fs.get_file_info(pafs.FileSelector(bucket.path, recursive=True, allow_not_found=True)):
-        if not info.is_file:
-            continue
+    for path, size in stored(storage).items():
         with contextlib.suppress(FileNotFoundError):  # a checkpoint that was subsumed in between
-            found[f"storage: {info.path}"] = read_all(replace(bucket, path=info.path), info.size).to_pybytes()
+            found[f"storage: {path}"] = read_all(replace(bucket, path=path), size).to_pybytes()
     assert any(name.startswith("storage: ") for name in found), "the storage is empty"
     found["states"] = repr(testing.client.jobs()).encode()
     found["cluster"] = repr(testing.client.cluster()).encode()
     return found | {f"process {number}": line for number, line in enumerate(lines_of_processes())}
+
+
+def stored(storage: str) -> dict[str, int]:
+    """The files in the storage, and their sizes."""
+    bucket = locate(storage)
+    found = bucket.fs.get_file_info(pafs.FileSelector(bucket.path, recursive=True, allow_not_found=True))
+    return {info.path: info.size for info in found if info.is_file}
 
 
 def holders(found: dict[str, bytes], secret: str) -> list[str]:
@@ -84,11 +89,12 @@ def holders(found: dict[str, bytes], secret: str) -> list[str]:
 class Remains:
     """What a run has left. content: by name, see `left`; readable: what another user of the machine may read;
 
-    intrusion: see tests.chaos.intruder."""
+    kept: snapshots of the job after its end, but its savepoint; intrusion: see tests.chaos.intruder."""
 
     content: dict[str, bytes]
     readable: list[str]
     errors: list[str]
+    kept: list[str]
     secret: str
     tls_key: str
     jwt: str
@@ -97,9 +103,9 @@ class Remains:
 
 @pytest.fixture(scope="module")
 def remains() -> Iterator[Remains]:
-    """Of jobs with wrong passwords and of one that takes checkpoints.
+    """Of jobs with wrong passwords and of one that takes checkpoints while its leader dies.
 
-    They are in a folder that everybody may enter, and the umask takes nothing away.
+    They are in a folder that every user may enter, and the umask takes nothing away.
     """
     folder = Path(tempfile.mkdtemp(prefix="lockgate-secrets-"))
     folder.chmod(0o755)
@@ -140,15 +146,20 @@ def run(folder: Path) -> Remains:
             errors.append(error_of(testing, "bucket", job))
             with testing.ledger() as ledger:
                 ledger.wait_checkpoints(2)
+                testing.kill_leader()
+                ledger.wait_attempt(2)
                 jwt = show_jwts(testing, issuer)
                 content, readable = (
                     left(testing, storage),
                     nobody.readable(testing.cluster.directory) if os.geteuid() == 0 else [],
                 )
                 intrusion = intrude(testing, tls)
+                ledger.check_exact()
+                own = f"/chk-{ledger.drain().checkpoint_id}/"  # the savepoint of its end
+                kept = [name for name in stored(storage) if "/chk-" in name and own not in name]
         secret = (testing.cluster.directory / "secret").read_text().strip()
     key = Path(tls.key).read_text().splitlines()[1]
-    return Remains(content, readable, errors, secret, key, jwt, intrusion)
+    return Remains(content, readable, errors, kept, secret, key, jwt, intrusion)
 
 
 def show_jwts(testing: TestingCluster, issuer: TestingIssuer) -> str:
@@ -166,7 +177,7 @@ def intrude(testing: TestingCluster, tls: TlsFiles) -> dict[str, dict[str, str]]
     if os.geteuid() != 0:
         return {}
     managers = testing.client.cluster().task_managers
-    told = {
+    targets = {
         "zookeeper": testing.cluster.zookeeper,
         "coordinator": testing.cluster.coordinators[0],
         "dashboard": testing.cluster.dashboard.partition("//")[2],
@@ -176,7 +187,7 @@ def intrude(testing: TestingCluster, tls: TlsFiles) -> dict[str, dict[str, str]]
         "spark": [port for pid in testing.pids("taskmanager") for port in spark_ports.listening(pid)],
         "pids": list(testing.cluster.pids().values()),
     }
-    found: dict[str, dict[str, str]] = nobody.run_module("tests.chaos.intruder", told)
+    found: dict[str, dict[str, str]] = nobody.run_module("tests.chaos.intruder", targets)
     return found
 
 
@@ -188,6 +199,11 @@ def test_no_secret_of_a_run_is_left_behind(remains: Remains) -> None:
         assert [name for name in holders(remains.content, written) if not name.startswith("zookeeper")] == []
         assert not [error for error in remains.errors if written in error]
     assert all("password authentication failed" in error for error in remains.errors[:3]), remains.errors
+
+
+def test_a_leader_that_dies_leaves_the_result_exact_and_no_snapshot_on_s3(remains: Remains) -> None:
+    assert any(name.startswith("storage: ") and "/chk-" in name for name in remains.content), "there were snapshots"
+    assert remains.kept == []
 
 
 @nobody.needs_root
@@ -215,6 +231,11 @@ def test_spark_reads_nothing_that_another_user_sends(remains: Remains) -> None:
     assert len({name.split()[1] for name in answers}) >= 3, "the driver, its block manager and its gateway listen"
     read = [name for name, answer in answers.items() if spark_ports.MARK in answer or "ClassCastException" in answer]
     assert read == []
+    for question in (spark_ports.spark_question, spark_ports.spark_block):
+        refused = [
+            answer for name, answer in answers.items() if name.endswith(question.__name__) and "Unknown" in answer
+        ]
+        assert len(refused) >= 2, "the driver and its block manager have answered, so they were not merely slow"
     assert [name for name, answer in answers.items() if name.endswith("py4j_call") and answer.startswith("!y")] == []
     assert [answer for answer in answers.values() if "Authentication error" in answer], "the gateway was asked"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import socket
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,59 +11,22 @@ from pathlib import Path
 import pytest
 from lockgate_proto.messages import JobState
 
+from examples.frame.feed import Feed
 from lockgate import Job
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import patient
 
 pytestmark = pytest.mark.chaos
 
-PAUSE_S = 0.02
 KEY = "socket"
-
-
-class Feed:
-    """Sends numbered lines to whoever connects, one after another, and never a number twice."""
-
-    def __init__(self) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._server.getsockname()[1]
-        self.sent = 0
-        self.connections = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="feed", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends the connection, and takes no further one."""
-        self._done.set()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        self._server.settimeout(PAUSE_S)
-        with self._server:
-            while not self._done.is_set():
-                try:
-                    peer, _ = self._server.accept()
-                except TimeoutError:
-                    continue
-                self.connections += 1
-                with peer:
-                    self._send(peer)
-
-    def _send(self, peer: socket.socket) -> None:
-        try:
-            while not self._done.wait(PAUSE_S):
-                self.sent += 1
-                peer.sendall(b"%d\n" % self.sent)
-        except OSError:
-            return  # the reader has died: it comes again
 
 
 @pytest.fixture
 def feed() -> Iterator[Feed]:
-    made = Feed()
-    yield made
-    made.close()
+    """Sends numbered lines, and never a number twice."""
+    with Feed() as made:
+        made.send(map(str, itertools.count(1)))
+        yield made
 
 
 def line_counts(folder: Path) -> Counter[int]:
@@ -83,15 +45,15 @@ def test_a_task_manager_that_dies_loses_lines_and_doubles_none(
     before = max(line_counts(tmp_path))
     testing.cluster.kill("taskmanager", _reader(testing))
     testing.wait_until(lambda: feed.connections >= 2, "the job has connected again")
-    first_of_second = feed.sent
+    first_of_second = len(feed.sent)
     testing.wait_until(lambda: max(line_counts(tmp_path)) > first_of_second, "lines of the second connection are shown")
-    feed.close()
+    feed.end()
     testing.wait_until(lambda: testing.client.job(KEY).state is JobState.FINISHED, "the end")
     found = line_counts(tmp_path)
     assert set(found.values()) == {1}, "nothing twice"
-    assert set(found) <= set(range(1, feed.sent + 1))
+    assert set(found) <= set(map(int, feed.sent))
     assert found[before], "what was shown stays"
-    assert found[feed.sent], "the last line came through"
+    assert found[int(feed.sent[-1])], "the last line came through"
     assert testing.client.job(KEY).attempt >= 2
 
 

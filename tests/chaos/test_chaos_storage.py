@@ -7,9 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from lockgate_proto.messages import JobState
+from lockgate_coordinator.job.local_copies import files_of
+from lockgate_proto.codec import decode
+from lockgate_proto.messages import CheckpointMetadata, CheckpointOptions, JobEventKind, JobState
+from lockgate_taskmanager.state.local_copies import COPIES_PREFIX
 
+from tests.chaos.keyed_job import KeyedJob
+from tests.chaos.test_chaos_increments import BACKENDS
 from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import path_of
 
 pytestmark = pytest.mark.chaos
 
@@ -64,6 +70,36 @@ def test_a_restart_waits_for_a_storage_that_is_away(testing: TestingCluster) -> 
         assert not _is_in_trouble(testing, job.key)
         assert job.check_exact().restarts == before.restarts + 1, "for the task manager alone"
     history.check()
+
+
+@pytest.mark.parametrize("backend", ["filesystem", "rocksdb"])
+def test_a_restart_from_local_copies_needs_no_storage(testing: TestingCluster, backend: str) -> None:
+    """taskmanager-0 is the standby of both, and goes on with the subtasks of the other one."""
+    rare = CheckpointOptions(interval_ms=3_600_000)  # the savepoint is the newest snapshot to the end
+    key = f"copies-{backend}"
+    with KeyedJob(testing, key, BACKENDS[backend], checkpoints=rare, standby_replicas=1) as job:
+        testing.wait_until(lambda: _records(testing, job.key) > 0, "it runs")
+        files = _files_of(path_of(testing.client.savepoint(job.key)))
+        testing.wait_until(lambda: files <= _copies(testing, 0), "the standby has a copy of every file")
+        with storage_away(testing):
+            testing.cluster.kill("taskmanager", 1)
+            job.wait_event(JobEventKind.TASK_MANAGER_LOST)
+            testing.wait_until(lambda: job.seen(JobEventKind.FIRST_RECORD, attempt=2) > 0, "records flow again")
+            assert job.status.restarts == 1
+        job.check_exact()
+    testing.wait_until(lambda: not _copies(testing, 0), "nothing is left of a job that has ended")
+
+
+def _files_of(metadata: Path) -> set[str]:
+    """Checksums of the files of a snapshot."""
+    found = decode(CheckpointMetadata, metadata.read_bytes())
+    return {handle.checksum for state in found.subtasks for handle in files_of(state)}
+
+
+def _copies(testing: TestingCluster, number: int) -> set[str]:
+    """Checksums of the files that a task manager keeps copies of."""
+    found = Path(testing.cluster.directory).rglob(f"{COPIES_PREFIX}*/*-sha256-*")
+    return {f"sha256:{path.name.rpartition('-')[2]}" for path in found if f"taskmanager-{number}" in path.parts}
 
 
 def _message(testing: TestingCluster, key: str) -> str:

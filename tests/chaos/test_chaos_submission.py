@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Barrier
+
 import pytest
 from lockgate_coordinator.runtime import faults
-from lockgate_proto.messages import JobState
+from lockgate_ha.paths import Paths
+from lockgate_proto.messages import JobGraph, JobState, SubmitResponse
 
+from lockgate.client import Client
 from tests.chaos.testing_cluster import CONTINUE, TestingCluster
 from tests.drained import PATIENCE_S
 
 pytestmark = pytest.mark.chaos
 
+_CLIENTS = 10
 
+
+@pytest.mark.soak  # ten clients at once, below, make the same demands
 @pytest.mark.parametrize("point", faults.SUBMISSION_POINTS)
 def test_a_leader_that_dies_in_the_middle_of_a_submission_leaves_one_job(testing: TestingCluster, point: str) -> None:
     """The client asks the next leader; whether the dead one had written the job, only that one can know."""
@@ -46,6 +55,61 @@ def test_a_submission_that_a_replaced_leader_had_on_its_lips_creates_nothing(tes
     submitted = history.submitted[job.key]
     assert (submitted.run_id, submitted.token) == (job.submission.run_id, history.epochs[-1])
     assert (status.state, status.attempt) == (JobState.FINISHED, 1)
+
+
+@pytest.mark.parametrize("point", faults.SUBMISSION_POINTS)
+def test_ten_clients_that_submit_one_key_through_a_failover_make_one_job(testing: TestingCluster, point: str) -> None:
+    armed, before = _armed_leader(testing, point)
+    with ExitStack() as stack, testing.history() as history:
+        clients = [stack.enter_context(testing.new_client()) for _ in range(_CLIENTS)]
+        answers: list[SubmitResponse] = []
+
+        def submit(key: str, graph: JobGraph, restore_from: str) -> SubmitResponse:
+            together = Barrier(_CLIENTS)
+
+            def one_of_them(client: Client) -> SubmitResponse:
+                together.wait(PATIENCE_S)
+                return client.submit(key, graph, restore_from)
+
+            with ThreadPoolExecutor(_CLIENTS) as pool:
+                answers.extend(pool.map(one_of_them, clients))
+            return answers[0]
+
+        job = stack.enter_context(testing.ledger(submit=submit))
+        testing.cluster.wait_ready("coordinator", armed, PATIENCE_S, other_than=before)
+        assert {answer.run_id for answer in answers} == {job.submission.run_id}
+        created = sum(answer.created for answer in answers)
+        assert created == (point == faults.SUBMISSION_POINTS[0]), (
+            "the leader that had written the job answered no client"
+        )
+        assert testing.client.submit(job.key, job.graph).run_id == job.submission.run_id
+        testing.wait_until(lambda: bool(history.completed), "a checkpoint is in ZooKeeper")
+        job.wait_checkpoints(1)
+        job.check_exact()
+        again = testing.client.submit(job.key, job.graph)
+        assert (again.run_id, again.created) == (job.submission.run_id, False), "it has a result, and is not run again"
+    assert len(history.epochs) > 1, "the armed leader has died before it was looked at"
+    assert history.submitted[job.key].run_id == job.submission.run_id
+    history.check()
+
+
+def test_an_ended_job_leaves_its_result_and_nothing_else(testing: TestingCluster) -> None:
+    """In ZooKeeper and in the storage, though a leader and a task manager died while it ran."""
+    nodes, files = testing.nodes(), testing.stored_files()
+    with testing.ledger() as job:
+        job.wait_checkpoints(2)
+        leader = testing.kill_leader()
+        job.wait_attempt(2)
+        testing.cluster.kill("taskmanager", 0)
+        job.wait_attempt(3)
+        assert testing.nodes() > nodes
+        assert testing.stored_files() > files
+        testing.client.cancel(job.key)
+        job.wait_end(JobState.CANCELED)
+    testing.cluster.wait_ready("coordinator", leader, PATIENCE_S)
+    result = Paths(testing.cluster.options.cluster).result(job.key)
+    testing.wait_until(lambda: testing.nodes() == nodes | {result}, "no other node is left")
+    testing.wait_until(lambda: testing.stored_files() == files, "no file is left")
 
 
 def _armed_leader(testing: TestingCluster, fault: str) -> tuple[int, int]:

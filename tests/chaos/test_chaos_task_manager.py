@@ -16,12 +16,18 @@ pytestmark = pytest.mark.chaos
 PASSAGES = {"on-deploy": 1, "before-commit": 2, "after-commit": 2}
 
 
-@pytest.mark.parametrize("point", faults.POINTS)
-def test_a_task_manager_that_dies_at_this_point_changes_no_result(testing: TestingCluster, point: str) -> None:
-    before = testing.arm("taskmanager", 0, f"{point}:{PASSAGES.get(point, 5)}")
+@pytest.mark.parametrize(("first", "second"), [*zip(faults.POINTS[::2], faults.POINTS[1::2], strict=True)])
+def test_task_managers_that_die_at_these_points_change_no_result(
+    testing: TestingCluster, first: str, second: str
+) -> None:
+    """One is started again while the job runs on the other, which dies next."""
+    before = testing.arm("taskmanager", 0, f"{first}:{PASSAGES.get(first, 5)}")
     with testing.ledger() as job:
         job.wait_attempt(2)
         assert before not in testing.pids("taskmanager")
+        other = testing.arm("taskmanager", 1, f"{second}:{PASSAGES.get(second, 5)}")
+        job.wait_attempt(3)
+        assert other not in testing.pids("taskmanager")
         job.check_exact()
 
 
@@ -34,6 +40,7 @@ def test_a_job_that_is_never_restarted_survives_that_every_task_manager_is_stopp
         assert job.check_exact().restarts == 2
 
 
+@pytest.mark.soak  # in every run at its points, above, and at random moments under jobs with windows and joins
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_task_manager_killed_at_a_random_moment_changes_no_result(testing: TestingCluster, seed: int) -> None:
     choice = random.Random(seed)

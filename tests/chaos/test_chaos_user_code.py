@@ -9,7 +9,8 @@ import pytest
 from lockgate_proto.messages import FailureCause, JobState, JobStatus
 
 from lockgate import Job, ProcessFunction, ValueState
-from lockgate.client import TERMINAL
+from lockgate.client import TERMINAL, JobFailed
+from lockgate.pipeline.submission import Start, send
 from tests.chaos.testing_cluster import TestingCluster
 from tests.committed import rows_of
 from tests.drained import generated, path_of, patient, rows_read
@@ -52,6 +53,24 @@ def test_one_exception_of_a_process_function_costs_a_restart_and_nothing_else(
     assert found == sorted((k, n + 1) for k in range(KEYS) for n in range((ROWS - k + KEYS - 1) // KEYS))
 
 
+def test_what_the_first_call_of_foreach_batch_raises_fails_the_submission(testing: TestingCluster) -> None:
+    """It is called when a checkpoint is complete: records and a checkpoint are no proof that it works."""
+
+    def save(df: Any, checkpoint_id: int) -> None:
+        raise KeyError(f"no table for {checkpoint_id} with {df.count()} rows")
+
+    said: list[str] = []
+    job = Job("each-fails", checkpoint_interval_ms=200)
+    job.generate(rate=100, partitions=1).foreach_batch(save)
+    with pytest.raises(JobFailed, match="no table for"):
+        send(testing.client, "each-fails", job.graph(), Start(), said.append)
+    assert not any("is running" in line for line in said), said
+    status = testing.client.job("each-fails")
+    assert status.failure is not None
+    assert status.failure.place is not None
+    assert 'raise KeyError(f"no table' in status.failure.place.traceback
+
+
 def test_a_record_that_is_refused_again_and_again_ends_the_job_with_its_place_and_its_state_kept(
     testing: TestingCluster, tmp_path: Path
 ) -> None:
@@ -75,7 +94,7 @@ def test_a_record_that_is_refused_again_and_again_ends_the_job_with_its_place_an
     assert end <= 3000
     found = sorted((row["sequence"], row["amount"]) for row in rows_of(tmp_path / "out"))
     assert found == [(number, 1) for number in range(len(found))]
-    is_told = f"Checkpoint {kept.checkpoint_id} may be only partially committed" in status.error
-    assert len(found) == end or (len(found) < end and is_told), "what the checkpoint holds is shown, or reported"
+    is_reported = f"Checkpoint {kept.checkpoint_id} may be only partially committed" in status.error
+    assert len(found) == end or (len(found) < end and is_reported), "what the checkpoint holds is shown, or reported"
     testing.client.dispose_savepoint(key, kept.checkpoint_id)
     assert testing.client.checkpoints(key) == ()

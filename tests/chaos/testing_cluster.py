@@ -12,13 +12,18 @@ from typing import Any
 
 from lockgate_common.fault_points import VARIABLE, folder_variable, plant
 from lockgate_devtools.cluster import LocalCluster
+from lockgate_ha.paths import Paths
 from lockgate_ha.protection import Protection
+from lockgate_ha.zookeeper import connect
 from lockgate_proto.messages import LeaderFailover, RestartStrategy
 
 from lockgate.client import TERMINAL, Client, ClientError
 from tests.chaos.history import LOOK_EVERY_S, History
 from tests.drained import PATIENCE_S
-from tests.ledger_job import LedgerJob
+from tests.ledger_job import LedgerJob, Submit
+
+NO_WARMUP = {"warmup_runs": 0}
+"""Task managers of most tests live for seconds: running the sample would cost half as much as their start."""
 
 
 class TestingCluster:
@@ -30,7 +35,12 @@ class TestingCluster:
         self._faults.mkdir(parents=True)
         self.environment = {VARIABLE: folder_variable(self._faults)}
         self.cluster = LocalCluster(
-            directory / "cluster", environment=self.environment, max_restart_delay_ms=2_000, **options
+            directory / "cluster",
+            environment=self.environment,
+            taskmanager_restart_delay_ms=500,  # no test measures how fast a survivor takes over
+            max_restart_delay_ms=2_000,
+            taskmanager=NO_WARMUP | options.pop("taskmanager", {}),
+            **options,
         )
         self._never = threading.Event()
         self._jobs = 0
@@ -39,12 +49,7 @@ class TestingCluster:
 
     def __enter__(self) -> TestingCluster:
         self.cluster.start()
-        self._client = Client(
-            self.cluster.coordinators,
-            self.cluster.zookeeper,
-            credentials=self.cluster.credentials(),
-            patience_ms=int(PATIENCE_S * 1000),
-        )
+        self._client = self.new_client()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,6 +62,15 @@ class TestingCluster:
         """Follows the leader."""
         assert self._client is not None
         return self._client
+
+    def new_client(self) -> Client:
+        """Another one, which the caller closes."""
+        return Client(
+            self.cluster.coordinators,
+            self.cluster.zookeeper,
+            credentials=self.cluster.credentials(),
+            patience_ms=int(PATIENCE_S * 1000),
+        )
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -165,11 +179,12 @@ class TestingCluster:
         follows: tuple[LedgerJob, str] | None = None,
         restart: RestartStrategy | None = None,
         seconds: float | None = None,
-        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED,
+        failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
+        submit: Submit | None = None,
     ) -> LedgerJob:
         """Submits a job; see LedgerJob for when it ends. follows: a job that it goes on with, from a pointer."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds, failover)
+        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds, failover, submit)
 
     def make_folder(self, key: str) -> Path:
         folder = self.directory / key
@@ -188,6 +203,23 @@ class TestingCluster:
     def protection(self) -> Protection:
         """Of the cluster's nodes in ZooKeeper."""
         return Protection(self.cluster.options.cluster, self.cluster.credentials().secret)
+
+    def nodes(self) -> set[str]:
+        """The paths of all nodes of the cluster in ZooKeeper but those that live no longer than a process."""
+        found: set[str] = set()
+        with contextlib.closing(connect(self.cluster.zookeeper, protection=self.protection)) as session:
+            unread = [Paths(self.cluster.options.cluster).base]
+            while unread:
+                path = unread.pop()
+                node = session.get(path)
+                if node is not None and not node.owner:
+                    found.add(path)
+                    unread += [f"{path}/{name}" for name in session.children(path)]
+        return found
+
+    def stored_files(self) -> set[Path]:
+        """All files in the HA storage."""
+        return {path for path in Path(self.cluster.storage).rglob("*") if path.is_file()}
 
     def checkpoint_files(self, pointer: str) -> list[Path]:
         """The state files beside a `_metadata` file."""

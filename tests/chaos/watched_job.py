@@ -34,17 +34,17 @@ class WatchedJob:
 
     @property
     def status(self) -> JobStatus:
-        """As last heard."""
+        """As last reported."""
         assert self._observer.status is not None
         return self._observer.status
 
     @property
     def events(self) -> tuple[JobEvent, ...]:
-        """All that were heard of."""
+        """All that were reported so far."""
         return self._observer.events
 
     def seen(self, kind: JobEventKind, attempt: int = 0) -> int:
-        """How many events of a kind were heard of; attempt: of that one and later ones."""
+        """How many events of a kind were reported; attempt: of that one and later ones."""
         return sum(event.kind is kind and event.attempt >= attempt for event in self.events)
 
     def wait_event(self, kind: JobEventKind) -> None:

@@ -187,11 +187,11 @@ class Fleet:
                 if condition():
                     return
             if time.monotonic() > deadline:
-                told = ", ".join(
+                states = ", ".join(
                     f"{container.service} running={container.is_running} {container.health}"
                     for container in self.containers()
                 )
-                raise AssertionError(f"not within {timeout_s:g} s: {what} ({told})")
+                raise AssertionError(f"not within {timeout_s:g} s: {what} ({states})")
             self._never.wait(LOOK_EVERY_S)
 
     def wait_complete(self) -> None:

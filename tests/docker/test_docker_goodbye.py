@@ -27,7 +27,7 @@ def _wait_event(job: LedgerJob, kind: JobEventKind, after_us: int) -> JobEvent:
     def found() -> list[JobEvent]:
         return [event for event in job.observer.events if event.kind is kind and event.unix_us > after_us]
 
-    assert job.observer.wait_for(lambda: bool(found()), PATIENCE_S), f"{job.key} has not heard of {kind.name}"
+    assert job.observer.wait_for(lambda: bool(found()), PATIENCE_S), f"{job.key} has not seen {kind.name}"
     return found()[0]
 
 

@@ -1,4 +1,4 @@
-"""Readers of files that users, or somebody who has come before them, have written: graphs, settings, credentials."""
+"""Readers of files that users or earlier attackers have written: graphs, settings, credentials."""
 
 from __future__ import annotations
 

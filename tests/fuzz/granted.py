@@ -80,12 +80,18 @@ class Granted:
                 key = self._running()
                 first, _newest = (self._savepoint(key) for _ in range(2))
                 return m.DisposeSavepointRequest(key, first.checkpoint_id)
-            case "GetCheckpoint":
+            case "GetCheckpoint" | "QueryState":
                 key = self._running()
-                return m.GetCheckpointRequest(key, self._savepoint(key).checkpoint_id)
+                return self._read(method, key, self._savepoint(key).checkpoint_id)
         kinds = {"Get": m.GetRequest, "Watch": m.WatchRequest}
         kinds |= {"ListCheckpoints": m.ListCheckpointsRequest, "GetStory": m.GetStoryRequest}
         return kinds[method]("job")
+
+    def _read(self, method: str, key: str, checkpoint_id: int) -> Any:
+        if method == "GetCheckpoint":
+            return m.GetCheckpointRequest(key, checkpoint_id)
+        operator = self._graph("out").vertices[0].operators[0].id
+        return m.QueryStateRequest(key, checkpoint_id, (m.OperatorKeys(operator, ('["a"]',)),))
 
     def _submission(self, key: str) -> m.SubmitRequest:
         self._jobs.append(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_taskmanager.exchange.elements import from_message, to_message
 from lockgate_taskmanager.runtime.in_flight import decode_elements, encode_element
+from lockgate_taskmanager.spark.functions.object_restore import Owner, restored_value
 from lockgate_taskmanager.state.backend import InlineBackend, inline_handle
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format.split_files import splits_in
+from lockgate_taskmanager.state.parts.stored_part import digest, read_index
 from lockgate_taskmanager.state.rows.row_store import Rows, RowSpec, distinct
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StateSpec, StoreSpec
@@ -56,8 +59,24 @@ def targets(folder: Path) -> list[Target]:
         Target("exchange element", _element, _elements(), (pa.ArrowInvalid, MalformedMessage)),
         Target("channel state", _channel, [elements, elements + encode_element(m.Watermark(7))], (StateUnreadable,)),
         Target("splits", lambda data: splits_in([m.StateHandle(inline=data)]), [splits], (StateUnreadable,)),
+        Target("object index", _index, [_object_index()], (StateUnreadable,)),
         *_stores(folder),
     ]
+
+
+_PART = pickle.dumps([1, "a"])
+
+
+def _object_index() -> bytes:
+    parts = (m.StatePart("0", 0, 0, len(_PART), digest(_PART), 2), m.StatePart("1", 0, 0, len(_PART), digest(_PART), 2))
+    return encode(m.ObjectIndex(m.ObjectForm.OBJECT_ITEMS, "a.B", 0, 1, parts))
+
+
+def _index(data: bytes) -> None:
+    """No byte is unpickled that is not as it was stored; a share of it may be taken by any subtask."""
+    state = m.OperatorState("op", m.StateKind.OBJECT_STATE, inline_handle(data), files=(inline_handle(_PART),))
+    for owner in (Owner("op", "operator 'op'", 0, 1), Owner("op", "operator 'op'", 1, 3)):
+        restored_value([read_index(state)], m.ObjectState.OBJECT_STATE_SPLIT, owner)
 
 
 def _used(table: pa.Table) -> None:

@@ -56,9 +56,9 @@ def _prove(processes: Processes, mutants: Sequence[Mutant], *, has_passed: bool)
     for mutant, evidence in zip(mutants, said, strict=True):
         verdict = judge(mutant, evidence)
         verdicts.append(verdict)
-        told = verdict.void + verdict.blind + verdict.noticed
-        for number, sentence in enumerate(told):
-            end = f" ({verdict.seconds:.1f} s)" if number == len(told) - 1 else ""
+        sentences = verdict.void + verdict.blind + verdict.noticed
+        for number, sentence in enumerate(sentences):
+            end = f" ({verdict.seconds:.1f} s)" if number == len(sentences) - 1 else ""
             print(f"{mutant.off if number == 0 else '':{width}}  {sentence}{end}", flush=True)
     return sum_up(verdicts)
 

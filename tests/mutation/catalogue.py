@@ -8,6 +8,7 @@ _SIMULATION = "tests/simulation/test_simulation.py"
 _CRASH = f"{_SIMULATION}::test_a_standby_takes_over_after_a_crash_at_every_step"
 _USURP = f"{_SIMULATION}::test_a_leader_that_is_replaced_at_any_step_and_continues_is_harmless"
 _FLOWS = "tests/simulation/test_dataflows.py::test_a_dataflow_under_faults_has_the_result_of_one_thread"
+_MOVED = "tests/property/coordinator/test_restored_channels_property.py"
 _LAST_COMMIT = "tests/unit/coordinator/job/test_last_commit.py"
 _ORDERS = "tests/unit/coordinator/job/test_job_master_orders.py"
 _SINKS = "tests/unit/taskmanager/spark/sinks/test_sink_contract.py"
@@ -19,6 +20,7 @@ _TRACE = "tests/interaction/test_interaction.py::test_a_script_leaves_the_trace_
 _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
 _HISTORIES = "tests/property/taskmanager/state/test_store_histories.py"
 _DIFFS = "tests/property/taskmanager/state/format/test_diff_histories.py"
+_PARTS = "tests/unit/taskmanager/state/parts/test_parts.py"
 _WINDOWS = "tests/unit/taskmanager/state/windows/test_window_store.py"
 _RECURRENCE = "tests/unit/coordinator/job/test_recurrence.py"
 _SPARK_ERRORS = "tests/unit/taskmanager/spark/test_spark_errors.py"
@@ -28,10 +30,13 @@ _SPLITS = "tests/unit/taskmanager/spark/test_split_log.py"
 _FOLDERS = "tests/unit/taskmanager/spark/sources/test_watched_folders.py"
 _SESSIONS = "tests/unit/common/test_session.py"
 _GREETING = "tests/integration/taskmanager_runtime/test_greeting.py"
+_TOGETHER = "tests/unit/taskmanager/runtime/test_reports_together.py"
+_REPORTS = "tests/unit/coordinator/runtime/test_subtask_reports.py"
 _STREAMS = "tests/unit/coordinator/runtime/test_task_managers.py"
 _PROCESSES = "tests/integration/coordinator/test_coordinator_process.py"
 _SEALS = "tests/unit/coordinator/runtime/test_snapshot_seal.py"
 _DAMAGED = "tests/unit/taskmanager/state/test_damaged_state.py"
+_TAKEN_OVER = "tests/simulation/test_simulated_adoption.py"
 _ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
@@ -286,6 +291,20 @@ MUTANTS = (
         raises=("NothingToTakeOver",),  # the leader knows of no such base
     ),
     Mutant(
+        "parts_on_uncertain",
+        "building snapshots of parts on complete checkpoints only",
+        (f"{_PARTS}::test_changes_of_a_checkpoint_that_never_became_complete_are_in_the_next_one",),
+        raises=("StateUnreadable",),  # its files are deleted
+    ),
+    Mutant(
+        "parts_changes_forgotten",
+        "keeping changed parts until a checkpoint that has them is complete",
+        (
+            f"{_PARTS}::test_changes_of_a_checkpoint_that_never_became_complete_are_in_the_next_one",
+            "tests/property/taskmanager/state/test_part_histories.py::test_every_kept_checkpoint_restores_its_parts",
+        ),
+    ),
+    Mutant(
         "diff_on_newest",
         "making differences from what the completed checkpoint has",
         (f"{_DIFFS}::test_a_difference_builds_on_the_completed_checkpoint_and_not_on_a_later_one",),
@@ -310,6 +329,15 @@ MUTANTS = (
         (f"{_WINDOWS}::test_windows_fired_by_the_end_of_the_input_are_in_no_later_snapshot",),
     ),
     Mutant(
+        "processing_time_returns",
+        "beginning behind the windows of processing time that a snapshot has seen end",
+        (
+            "tests/unit/taskmanager/state/windows/test_processing_windows.py"
+            "::test_a_rescaled_subtask_does_not_return_to_windows_that_have_ended_elsewhere",
+            "tests/unit/taskmanager/state/test_processing_clock.py::test_a_restored_time_is_its_start",
+        ),
+    ),
+    Mutant(
         "restored_timers",
         "the timers in what a process function restores",
         ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_move_with_their_keys",),
@@ -329,6 +357,22 @@ MUTANTS = (
         "failed_uncounted",
         "restoring how many records have failed",
         ("tests/integration/taskmanager_spark/test_spark_on_error.py::test_failures_are_counted_once_across_attempts",),
+    ),
+    Mutant(
+        "released_early",
+        "processing at most once only what is durable",
+        (
+            "tests/unit/taskmanager/spark/sources/test_read_ahead.py::test_no_record_is_processed_twice_and_lost_ones_are_counted",
+            "tests/unit/taskmanager/spark/sources/test_read_ahead.py::test_nothing_is_processed_before_a_checkpoint_is_complete",
+        ),
+    ),
+    Mutant(
+        "savepoint_releases",
+        "taking back at a savepoint what may be processed",
+        (
+            "tests/unit/taskmanager/spark/sources/test_read_ahead.py::test_no_record_is_processed_twice_and_lost_ones_are_counted",
+            "tests/unit/taskmanager/spark/sources/test_read_ahead.py::test_a_savepoint_loses_nothing_and_what_waits_goes_on_with_the_next_checkpoint",
+        ),
     ),
     Mutant(
         "hasty_join",
@@ -351,6 +395,23 @@ MUTANTS = (
         (
             f"{_SIMULATION}::test_a_crash_at_every_step_loses_no_circulating_record",
             f"{_FLOWS}[unaligned]",
+        ),
+    ),
+    Mutant(
+        "moved_shares",
+        "taking of moved records in flight only those of one's own key groups",
+        (
+            f"{_MOVED}::test_a_row_by_key_comes_to_its_owner_only_and_behind_older_ones_of_its_channel",
+            f"{_SIMULATION}::test_a_pressed_job_is_rescaled_with_its_records_in_flight",
+        ),
+    ),
+    Mutant(
+        "moved_first",
+        "processing moved records in flight before anything new",
+        (
+            f"{_MOVED}::test_a_row_by_key_comes_to_its_owner_only_and_behind_older_ones_of_its_channel",
+            "tests/unit/taskmanager/runtime/test_in_flight.py"
+            "::test_of_moved_records_only_the_own_key_groups_are_taken_before_everything_else",
         ),
     ),
     Mutant("channel_replay", "putting back what barriers have overtaken", (f"{_FLOWS}[unaligned]",)),
@@ -519,6 +580,19 @@ MUTANTS = (
         (f"{_STREAMS}::test_a_new_process_is_known_by_its_incarnation_alone[the second]",),
     ),
     Mutant(
+        "reports_overtaken",
+        "sending reports that wait for each other before a message that was made after them",
+        (f"{_TOGETHER}::test_another_message_goes_behind_the_reports_that_wait",),
+    ),
+    Mutant(
+        "batch_of_one",
+        "taking every report of a message that has several",
+        (
+            f"{_REPORTS}::test_reports_of_a_batch_keep_their_order_and_their_attempts",
+            f"{_SIMULATION}::test_control_streams_that_break_again_and_again_restart_nothing",
+        ),
+    ),
+    Mutant(
         "not_sent_again",
         "sending again what was not acknowledged when a control stream broke",
         (
@@ -624,7 +698,7 @@ MUTANTS = (
         "comparing a snapshot that a job starts from with the one that was accepted",
         (
             f"{_SEALS}::test_a_planted_pickle_does_not_run_in_a_job_that_has_no_checkpoint_of_its_own",
-            f"{_SEALS}::test_what_was_trusted_once_is_trusted_again_until_it_changes",
+            f"{_SEALS}::test_a_snapshot_trusted_once_is_trusted_until_it_changes",
         ),
     ),
     Mutant(
@@ -639,12 +713,62 @@ MUTANTS = (
     Mutant(
         "adopted_splits_forgotten",
         "that an adopted source keeps the splits of a dead leader",
-        (f"{_ADOPTION}::test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again",),
+        (
+            f"{_ADOPTION}::test_splits_that_a_dead_leader_has_assigned_are_not_assigned_again",
+            f"{_TAKEN_OVER}::test_splits_that_a_dead_leader_has_given_out_are_not_given_out_again",
+        ),
     ),
     Mutant(
         "adoption_aborts_nothing",
         "aborting the checkpoints that a dead leader has begun",
-        (f"{_ADOPTION}::test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_everywhere",),
+        (
+            f"{_ADOPTION}::test_the_newest_checkpoint_is_announced_again_and_later_ones_are_aborted_everywhere",
+            f"{_TAKEN_OVER}::test_a_checkpoint_that_a_dead_leader_has_begun_is_ended_before_the_next_begins",
+        ),
+    ),
+    Mutant(
+        "adopted_under_old_token",
+        "rewriting the record of an adopted attempt under the token of the new leader",
+        (
+            f"{_ADOPTION}::test_an_attempt_that_runs_where_it_was_is_adopted_and_nothing_is_restarted",
+            f"{_TAKEN_OVER}::test_splits_that_a_dead_leader_has_given_out_are_not_given_out_again",
+            f"{_SIMULATION}::test_a_dead_leader_restarts_nothing_of_a_job_that_can_be_adopted",
+        ),
+        ("Violation",),
+    ),
+    Mutant(
+        "endless_leader_grace",
+        "ending subtasks that have been without a leader for too long",
+        (
+            "tests/unit/taskmanager/runtime/test_leader_grace.py::test_it_is_over_once_when_no_leader_has_come_in_time",
+            f"{_TAKEN_OVER}::test_subtasks_that_have_no_leader_run_on_until_their_grace_ends",
+        ),
+    ),
+    Mutant(
+        "dead_task_manager_awaited",
+        "giving up a task manager that refuses connections and has not registered",
+        (
+            "tests/unit/coordinator/graph/test_slots.py::"
+            "test_a_job_does_not_wait_at_all_for_a_task_manager_whose_process_has_ended",
+            f"{_SIMULATION}::test_a_job_does_not_wait_for_a_task_manager_that_died_with_the_leader",
+        ),
+    ),
+    Mutant(
+        "deaths_of_any_leader",
+        "proving the leader's health before the recovery of a job that two leaders died of",
+        (
+            "tests/unit/coordinator/runtime/test_recovery_line.py::"
+            "test_a_healthy_job_is_never_held_back_by_leaders_that_die_one_after_the_other",
+            f"{_SIMULATION}::test_leaders_that_are_killed_one_after_the_other_hold_no_healthy_job_back",
+        ),
+    ),
+    Mutant(
+        "late_answer_ignored",
+        "keeping a silent leader that answers in the end",
+        (
+            "tests/unit/ha/test_leader_election.py::test_a_slow_leader_that_answers_a_call_late_is_kept",
+            "tests/unit/ha/test_leader_election.py::test_a_slow_leader_that_answers_the_challenge_late_is_kept_and_spared",
+        ),
     ),
     Mutant(
         "adoption_is_deaf",
@@ -665,7 +789,7 @@ MUTANTS = (
         "leaving alone what a newer version has written",
         (
             "tests/unit/ha/test_job_records.py::test_a_record_of_a_newer_version_is_refused_in_words_and_left_as_it_is",
-            "tests/unit/coordinator/runtime/test_takeover_reads.py::test_what_a_newer_version_has_written_holds_the_job_back_and_stays",
+            "tests/unit/coordinator/runtime/test_takeover_reads.py::test_records_of_a_newer_version_hold_the_job_back_and_stay",
         ),
     ),
     Mutant(

@@ -8,7 +8,7 @@ from lockgate.client import Client
 
 
 class _AlwaysZero:
-    """The highest token heard of is forgotten at once."""
+    """The highest token seen is forgotten at once."""
 
     def __get__(self, instance: Any, owner: Any = None) -> int:
         return 0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from lockgate_coordinator.job import redistribute
-from lockgate_coordinator.job.redistribute import Origin
+from lockgate_coordinator.job.restored_channels import owners
 from lockgate_proto.messages import Vertex
 
-_heirs = redistribute._heirs
 
-
-def _all_but_one(then: int, origin: Origin, vertex: Vertex) -> list[int]:
-    found = _heirs(then, origin, vertex)
+def _all_but_one(old: range, vertex: Vertex) -> list[int]:
+    found = owners(old, vertex)
     return found[:-1] if len(found) > 1 else found
 
 
-redistribute._heirs = _all_but_one
+redistribute.owners = _all_but_one  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A leader hears what was said to the leaders before it."""
+"""A leader accepts what was sent to the leaders before it."""
 
 from __future__ import annotations
 

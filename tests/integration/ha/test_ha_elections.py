@@ -134,7 +134,7 @@ def test_an_expired_leader_is_revoked_and_the_standby_takes_over(world: World) -
     grant, detected = b.listener.wait("granted")  # type: ignore[misc]
     assert grant.token == 2
     assert detected is not None
-    a.listener.wait("leader", 3)  # it contends again in a new session and hears of b
+    a.listener.wait("leader", 3)  # it contends again in a new session and learns of b
 
 
 def test_a_lone_expired_leader_leads_again_under_a_higher_token(world: World) -> None:

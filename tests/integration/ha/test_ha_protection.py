@@ -1,4 +1,4 @@
-"""A cluster's nodes in ZooKeeper belong to its secret: nobody else gets at them, and records stay where they are."""
+"""A cluster's nodes in ZooKeeper belong to its secret: no other secret opens them, and records stay where they are."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def open_session(own_zookeeper: ZooKeeperServer) -> Iterator[Callable[[Protectio
 
 
 def make_cluster(session: Session, cluster: str) -> JobRecords:
-    """One with a job, a checkpoint and a result, which nobody leads any more."""
+    """One with a job, a checkpoint and a result, without a leader by now."""
     paths = Paths(cluster)
     steps.prepare(session, paths)
     contender = steps.join(session, paths, "a", LeaderRecord(address="a:1"), rejoin=False)

@@ -31,6 +31,7 @@ class Cluster:
     submissions: list[m.SubmitRequest] = field(default_factory=list)
     warnings: tuple[str, ...] = ()  # of every submission
     task_managers: tuple[m.TaskManagerStatus, ...] = ()
+    zookeeper_trouble: str = ""
     savepoints: list[str] = field(default_factory=list)  # request ids
     first_state: m.JobState = m.JobState.RUNNING
 
@@ -71,7 +72,7 @@ class FakeCoordinator:
         self._server.stop(None).wait()
 
     def cut_off(self) -> None:
-        """From ZooKeeper: it never hears of another leader, and goes on to answer as the one it is now."""
+        """From ZooKeeper: it never learns of another leader, and goes on to answer as the one it is now."""
         self._stale = self.record()
 
     def send(self, update: Any) -> None:
@@ -122,7 +123,7 @@ class FakeCoordinator:
             m.CoordinatorStatus(f"c-{number}", coordinator.address, 4242 + number, coordinator is self.cluster.leader)
             for number, coordinator in enumerate(self.cluster.coordinators, start=1)
         )
-        return m.ClusterStatus(self.record(), self.cluster.task_managers, coordinators)
+        return m.ClusterStatus(self.record(), self.cluster.task_managers, coordinators, self.cluster.zookeeper_trouble)
 
     def Submit(self, request: m.SubmitRequest, context: grpc.ServicerContext) -> m.SubmitResponse:
         self._enter("Submit", context)
@@ -200,7 +201,19 @@ class FakeCoordinator:
     ) -> m.ListCheckpointsResponse:
         self._enter("ListCheckpoints", context)
         self._job(request.job_key, context)
-        return m.ListCheckpointsResponse((checkpoint(7), checkpoint(6), checkpoint(5, m.CheckpointKind.SAVEPOINT)))
+        found = (checkpoint(7), checkpoint(6), checkpoint(5, m.CheckpointKind.SAVEPOINT))
+        source = m.SourceOffsets("read", 0, (m.SplitState("a.txt", 40, 90), m.SplitState("b.txt", 7, -1)))
+        return m.ListCheckpointsResponse(found, (m.CheckpointOffsets(7, (source,)),) if request.offsets else ())
+
+    def QueryState(self, request: m.QueryStateRequest, context: grpc.ServicerContext) -> m.QueryStateResponse:
+        self._enter("QueryState", context)
+        self._job(request.job_key, context)
+        (operator,) = request.operators
+        values = tuple(
+            m.KeyedValue(operator.operator_id, f'{{"word": {key[1:-1]}}}', number == 0, '{"values": {"n": 3}}')
+            for number, key in enumerate(operator.keys)
+        )
+        return m.QueryStateResponse(request.checkpoint_id or 7, values)
 
     def GetCheckpoint(self, request: m.GetCheckpointRequest, context: grpc.ServicerContext) -> m.GetCheckpointResponse:
         self._enter("GetCheckpoint", context)

@@ -270,7 +270,7 @@ def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
     cluster: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockgate.client.client.TRUST_S", 0.3)
-    monkeypatch.setattr("lockgate.client.directory.SECOND_OPINION_S", PATIENCE_MS / 1000)  # both are heard
+    monkeypatch.setattr("lockgate.client.directory.SECOND_OPINION_S", PATIENCE_MS / 1000)  # both answer in time
     client.submit("k", GRAPH)
     former, later = cluster.coordinators
     former.cut_off()
@@ -282,7 +282,7 @@ def test_a_client_never_goes_back_to_a_leader_that_was_replaced(
         client._doubt_at = 0.0
         assert client.locate(Deadline(PATIENCE_MS)).address == later.address
         with pytest.raises(ClusterUnreachable, match="has taken over"):
-            client.locate_again(Deadline(5_000))
+            client.locate_again(Deadline(1_000))
         assert client.job("k").state is m.JobState.RUNNING
     finally:
         is_slow.set()
@@ -295,11 +295,11 @@ def test_a_leader_that_another_thread_loses_meanwhile_is_still_answered(
     client.submit("k", GRAPH)
     known = client.locate(Deadline(PATIENCE_MS))
 
-    def nobody(_deadline: Deadline) -> m.LeaderRecord:
+    def no_leader(_deadline: Deadline) -> m.LeaderRecord:
         client.forget_leader()  # the other thread
         raise ClusterUnreachable("there is no leader")
 
-    monkeypatch.setattr(client, "locate_again", nobody)
+    monkeypatch.setattr(client, "locate_again", no_leader)
     client._doubt_at = 0.0
     assert client.locate(Deadline(1_000)) == known
 

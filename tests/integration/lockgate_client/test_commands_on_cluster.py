@@ -49,6 +49,8 @@ def test_status_shows_every_process_its_slots_and_the_jobs(
         ["TASK", "MANAGER", "ADDRESS", "PID", "SLOTS", "FREE"],
         ["tm-0", "h:1", "7", "4", "1"],
         ["jobs:", "1", "FAILED,", "2", "RUNNING"],
+        ["zookeeper:", "the", "leader", "reports", "no", "trouble"],
+        ["storage:", "no", "job", "reports", "trouble"],
     ]
     assert run(["status", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -56,6 +58,7 @@ def test_status_shows_every_process_its_slots_and_the_jobs(
     assert [coordinator["leader"] for coordinator in found["coordinators"]] == [True, False]
     assert found["task_managers"] == [{"id": "tm-0", "address": "h:1", "pid": 7, "slots": 4, "free_slots": 1}]
     assert found["jobs"] == {"RUNNING": 2, "FAILED": 1}
+    assert found["zookeeper_trouble"] is None
 
 
 def test_status_names_the_missing_processes(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +104,9 @@ def test_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert shown[-1] == "Some of k is missing."
     assert run(["job", "k", "--story", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["remarks"] == ["Some of k is missing."]
-    assert told["lines"][1] == {
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["remarks"] == ["Some of k is missing."]
+    assert printed["lines"][1] == {
         "id": "tm-0.ab-7",
         "cause_id": "c1-1",
         "unix_us": 1_002_000,
@@ -114,6 +117,28 @@ def test_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
         "change": "A -> B",
         "effects": [],
     }
+
+
+def test_status_says_which_jobs_have_trouble_with_the_storage(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key in ("a", "b"):
+        trouble = m.StorageTrouble(1, f"the disk of {key} is full\nOSError: 28")
+        cluster.jobs[key] = (m.JobGraph(), status(key, storage_trouble=trouble))
+    for command in ("status", "top"):
+        assert run([command]) == 0
+        assert "storage: failing for a and 1 more: the disk of a is full\n" in capsys.readouterr().out
+
+
+def test_status_says_that_the_leader_cannot_reach_zookeeper(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.zookeeper_trouble = "no server answers"
+    for command in ("status", "top"):
+        assert run([command]) == 0
+        assert "zookeeper: not reachable from the leader (no server answers); tasks run on" in capsys.readouterr().out
+    assert run(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["zookeeper_trouble"] == "no server answers"
 
 
 def test_submit_says_that_the_job_runs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,6 +156,42 @@ def test_submit_of_a_job_without_records_says_so(
     cluster.coordinators[0].first_updates = []
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out == "job k is running (attempt 1); no record has reached a sink yet\n"
+
+
+EACH = "from lockgate import Job\ndef show(df, number): ...\njob = Job('words', key='k')\n"
+EACH += "job.read_text('/b').foreach_batch(show)\njob.submit()\n"
+BEFORE = [m.JobEvent(m.JobEventKind.FIRST_RECORD, 1), m.JobEvent(m.JobEventKind.CHECKPOINT_COMPLETED, 2)]
+
+
+def test_a_job_that_writes_with_python_is_followed_until_that_was_called(
+    cluster: Cluster, user_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records and checkpoints come before its first call."""
+    (user_folder / "p.py").write_text(EACH)
+    failed = status("k", m.JobState.FAILED, error="operator 'foreach_batch-1': ValueError: no")
+    cluster.coordinators[0].first_updates = [*BEFORE, status("k"), failed]
+    assert run(["submit", "p.py"]) == 1
+    assert "ValueError: no" in capsys.readouterr().err
+    cluster.jobs.clear()
+    cluster.coordinators[0].first_updates = [*BEFORE, status("k"), m.JobEvent(m.JobEventKind.FIRST_COMMIT, 3)]
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 1)\n"
+
+
+def test_a_job_whose_python_was_not_called_in_time_is_said_to_have_written_nothing(
+    cluster: Cluster, user_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockgate.pipeline.submission.SETTLE_MS", 500)
+    (user_folder / "p.py").write_text(EACH)
+    cluster.coordinators[0].first_updates = [*BEFORE, status("k")]
+    assert run(["submit", "p.py"]) == 0
+    assert capsys.readouterr().out == "job k is running (attempt 1); its sink has not written anything yet\n"
+    cluster.coordinators[0].first_updates = [status("k")]
+    assert run(["submit", "p.py"]) == 0, "the same job again: its checkpoint is proof enough"
+    assert capsys.readouterr().out.splitlines() == [
+        "job k was submitted before; following it",
+        "job k is running (attempt 1)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +321,7 @@ def test_jobs_and_job(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
             "records_malformed": 0,
             "records_ahead": 0,
             "records_failed": 0,
+            "records_lost": 0,
         }
     ]
     last = shown["last_checkpoint"]
@@ -388,7 +450,32 @@ def test_a_job_is_not_submitted_if_no_coordinator_proves_to_be_the_cluster(
     """Without secret, token and TLS, whoever listens at an address that the cluster has left could take it."""
     (tmp_path / "config" / "lockgate" / "secret").unlink()
     assert run(["submit", "p.py"]) == 2
-    told = capsys.readouterr().err
-    assert f"there is no secret file, so no coordinator at {cluster.addresses[0]} can prove" in told
-    assert "LOCKGATE_SECRET_FILE" in told
+    printed = capsys.readouterr().err
+    assert f"there is no secret file, so no coordinator at {cluster.addresses[0]} can prove" in printed
+    assert "LOCKGATE_SECRET_FILE" in printed
     assert cluster.submissions == []
+
+
+def test_query_shows_the_checkpoint_and_each_key(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k", m.JobState.RUNNING))
+    assert run(["query", "k", "counts", "the", '["of"]']) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["as of checkpoint 7", "KEY       VALUE", "word=the  n=3", "word=of   -"]
+    assert run(["query", "k", "counts", "the", "--checkpoint", "5", "--json"]) == 0
+    found = {"operator": "counts", "key": {"word": "the"}, "found": True, "value": {"values": {"n": 3}}}
+    assert json.loads(capsys.readouterr().out) == {"checkpoint": 5, "values": [found]}
+
+
+def test_checkpoints_show_where_their_barriers_were_injected(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k", m.JobState.RUNNING))
+    assert run(["checkpoints", "k", "--offsets"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["ID", "SOURCE", "SUBTASK", "SPLIT", "OFFSET", "END"],
+        ["7", "read", "0", "a.txt", "40", "90"],
+        ["7", "read", "0", "b.txt", "7", "-"],
+    ]
+    assert run(["checkpoints", "k", "--offsets", "--json"]) == 0
+    (only,) = json.loads(capsys.readouterr().out)
+    assert (only["id"], only["offsets"][0]["splits"][0]) == (7, {"split": "a.txt", "offset": 40, "end": 90})

@@ -28,7 +28,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 def reading(key: str, read: int, state: m.JobState = m.JobState.RUNNING, **fields: Any) -> m.JobStatus:
     """A job that has read so many records, and written them all."""
-    load = m.SubtaskLoad(370, 0)
+    load = m.SubtaskLoad(370, 0, backlog_records=5, has_backlog_records=True)
     subtasks = (m.SubtaskStatusView("v", 0, "tm-0", "RUNNING", load),) if state is m.JobState.RUNNING else ()
     totals = {"records_read": read, "records_written": read, "subtasks": subtasks}
     return replace(status(key, state), **totals, **fields)
@@ -76,15 +76,21 @@ def test_without_a_terminal_there_is_one_view(cluster: Cluster, capsys: pytest.C
     cluster.jobs = {"old": (m.JobGraph(), ended), "words": (m.JobGraph(), reading("words", 1234, submitted_unix_ms=1))}
     assert run(["top"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:4] == [
+    assert lines[:6] == [
         f"leader: {cluster.addresses[0]} (pid 4242, token 1), standbys: 1",
         "task managers: 1, slots: 4, free: 1",
         "jobs: 1 FAILED, 1 RUNNING",
+        "zookeeper: the leader reports no trouble",
+        "storage: no job reports trouble",
         "",
     ]
-    assert lines[5].split() == ["tm-0", "h:1", "7", "4", "1"]
-    running, failed = (line.split() for line in lines[8:])
-    assert (running[0], running[1], running[3:7]) == ("words", "RUNNING", ["0", "1,234", "1,234", "37%"])
+    assert lines[7].split() == ["tm-0", "h:1", "7", "4", "1"]
+    running, failed = (line.split() for line in lines[10:])
+    assert (running[0], running[1], running[3:9]) == (
+        "words",
+        "RUNNING",
+        ["0", "1,234", "1,234", "5", "records", "37%"],
+    )
     assert (failed[0], failed[1], failed[3], failed[-2:]) == ("old", "FAILED", "-", ["disk", "full"])
 
 

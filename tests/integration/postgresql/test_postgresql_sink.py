@@ -206,7 +206,7 @@ def test_a_frozen_attempt_does_not_hold_the_next_one_up(
     def freeze(connection: sa.Connection, *arguments: Any) -> bool:
         result = claimed(connection, *arguments)
         limits.append(connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 200")  # nobody waits for 10 s here
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 200")  # no test waits for 10 s
         has_claimed.set()
         assert should_continue.wait(60)
         return result
@@ -322,7 +322,7 @@ def test_a_table_that_does_not_fit_is_refused_at_the_start(
         ),
     ],
 )
-def test_a_user_without_the_right_to_create_tables_is_told_the_missing_one(
+def test_a_user_without_the_right_to_create_tables_learns_which_one_is_missing(
     postgresql: PostgresqlServer, url: str, is_there: bool, message: str
 ) -> None:
     if is_there:

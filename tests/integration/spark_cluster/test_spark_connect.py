@@ -104,7 +104,7 @@ def test_foreach_batch_through_spark_connect_is_named_and_cancelled_with_its_sub
     await_descriptions(server.ui, *(f"calls v[0] attempt {number}, after checkpoint 1" for number in (1, 2)))
 
 
-def test_what_rests_on_more_than_a_query_works_through_spark_connect(server: Server) -> None:
+def test_features_beyond_queries_work_through_spark_connect(server: Server) -> None:
     """The engine's own tests in a process of their own, because a process has one kind of session."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *THROUGH_CONNECT]
     variables = {**os.environ, "LOCKGATE_TEST_SPARK": server.url}
@@ -115,7 +115,7 @@ def test_what_rests_on_more_than_a_query_works_through_spark_connect(server: Ser
 
 
 def await_descriptions(ui: str, *wanted: str) -> None:
-    """The UI hears of a job a moment after whoever has started it."""
+    """The UI shows a job a moment after its start."""
     turn, deadline = threading.Event(), time.monotonic() + PATIENCE_S
     while missing := set(wanted) - set(descriptions(ui)):
         assert time.monotonic() < deadline, missing
@@ -141,10 +141,10 @@ def test_a_session_that_the_next_server_does_not_know_is_named_and_ends_the_proc
         process.stdin.write("go\n")
         process.stdin.flush()
         process.send_signal(signal.SIGCONT)
-        told = process.stdout.read().splitlines()
+        printed = process.stdout.read().splitlines()
         assert process.wait(120) == 1
     lost = "has lost the session (it was restarted, or has ended it)"
-    assert told == [
+    assert printed == [
         f"query: the Spark Connect server {lost}",
         f"the Spark Connect server {lost}",
         f"the Spark Connect server {server.url} {lost}",

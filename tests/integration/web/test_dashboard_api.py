@@ -169,8 +169,12 @@ def test_errors_are_one_sentence(site: Site) -> None:
 def test_without_a_leader_it_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_PATIENCE_MS", 3_000)
     monkeypatch.setattr(type(site.leader.elector), "leader", property(lambda _elector: None))
-    answer = site.get(f"{API}/jobs")
-    assert (answer.status, "leader" in answer.error) == (503, True)
+    answers = [site.get(f"{API}/jobs")]
+    # on a busy machine the connection may take longer than the patience, and the answer says that
+    while "leader" not in answers[-1].error and len(answers) < 20:
+        answers.append(site.get(f"{API}/jobs"))
+    assert "leader" in answers[-1].error
+    assert [answer.status for answer in answers] == [503] * len(answers)
     assert site.get("/healthz").status == 200
 
 

@@ -15,6 +15,7 @@ from lockgate_web.dashboard import Dashboard
 
 from tests.debian import program
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
+from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 from tests.integration.coordinator.test_coordinator_failover import crash
 from tests.integration.web.conftest import KEY, Site
 
@@ -160,19 +161,56 @@ def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -
     assert manager is not None
     subtask = m.SubtaskId(manager.running[0], "count", 0)
     load = m.SubtaskLoad(730, 120, 1_700_000_000_000, 95_000, True, True)
-    manager.send(m.Heartbeat(1, (m.SubtaskCounters(subtask, load=load),)))
+    source = m.SubtaskId(manager.running[0], "source", 0)
+    behind = m.SubtaskLoad(backlog_bytes=70_000, backlog_splits=2, has_backlog_bytes=True, has_backlog_splits=True)
+    manager.send(m.Heartbeat(1, (m.SubtaskCounters(subtask, load=load), m.SubtaskCounters(source, load=behind))))
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
     box = "document.getElementById('vertex-count')"
     until(browser, f"{box}.textContent.includes('73 % busy, 12 % waits, lag 2 min')")
     assert until(browser, f"[...{box}.querySelectorAll('.heat')].map(each => each.getAttribute('class')).join()") == (
         "heat busy,heat busy,heat backpressured,heat idle"
     )
-    assert not browser.execute_script(
-        "return document.getElementById('vertex-source').querySelectorAll('.heat').length"
-    )
+    until(browser, "document.getElementById('vertex-source').textContent.includes('68.4 KiB left')")
+    until(browser, "document.getElementById('main').textContent.includes('backlog 68.4 KiB in 2 splits')")
     rows = "[...document.querySelectorAll('table[aria-label=Subtasks] tbody tr')]"
     texts = f"{rows}.map(row => [...row.cells].map(each => each.textContent).join('|'))"
-    until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min'))")
+    until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min|-'))")
+    until(browser, f"{texts}.some(each => each.endsWith('|-|-|68.4 KiB in 2 splits'))")
+
+
+def test_the_traceback_of_the_jobs_code_opens_with_a_click_and_is_text(shown: Site, browser: Any) -> None:
+    """And stays open while the page changes."""
+    manager = shown.task_manager
+    assert manager is not None
+    text = f'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: "{_NAME}"'
+    failed = m.SubtaskReport(
+        m.SubtaskId(manager.running[0], "count", 0),
+        m.SubtaskPhase.SUBTASK_FAILED,
+        m.FailureCause.USER_CODE,
+        "count-0: KeyError",
+        m.FailurePlace("count-1", traceback=text),
+    )
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    until(browser, "document.getElementById('vertex-count')")
+    assert not browser.execute_script("return document.getElementById('traceback')")
+    manager.send(failed)
+    trace = "document.getElementById('traceback')"
+    assert until(browser, f"{trace} && {trace}.querySelector('pre').textContent") == text
+    assert not browser.execute_script(f"return {trace}.open || {trace}.querySelector('pre').checkVisibility()")
+    browser.execute_script(f"{trace}.querySelector('summary').focus()")
+    webdriver.ActionChains(browser).send_keys(Keys.ENTER).perform()
+    until(browser, f"{trace}.querySelector('pre').checkVisibility()")
+    browser.execute_script(
+        "window.heard = 0; new MutationObserver(() => { window.heard++; })"
+        ".observe(document.getElementById('main').querySelector('h1').parentNode, { childList: true })"
+    )
+    shown.api("Cancel", m.CancelRequest(KEY))
+    until(browser, "document.querySelector('h1').textContent.includes('canceled')")
+    assert browser.execute_script("return window.heard") > 0
+    assert browser.execute_script(f"return {trace}.open") is True
+    assert browser.execute_script("return document.querySelectorAll('main img').length") == 0
+    assert browser.title == f"{KEY} - Lockgate"
+    assert Axe().run(browser)["violations"] == []
 
 
 def test_a_click_on_a_checkpoint_shows_its_subtasks(shown: Site, browser: Any) -> None:
@@ -205,6 +243,39 @@ def test_rates_around_a_failover_are_drawn(shown: Site, browser: Any, new_task_m
     new_task_manager("tm-next").connect(shown.leader.address)
     until(browser, "document.querySelectorAll('svg.course path.spark').length")
     assert Axe().run(browser)["violations"] == []
+
+
+def test_a_page_that_is_opened_later_draws_the_rates_around_a_failover(
+    shown: Site, browser: Any, new_task_manager: NewTaskManager
+) -> None:
+    """From the leader's history: this page has seen nothing of it."""
+    reading = shown.task_manager
+    assert reading is not None
+
+    def read(manager: FakeTaskManager, records: int) -> None:
+        source = m.SubtaskId(manager.running[0], "source", 0)
+        counters = (m.OperatorCounters("numbers", records_out=records),)
+        before = len(shown.get(f"/api/v1/jobs/{KEY}/reads").json["unix_ms"])
+
+        def is_kept() -> bool:
+            manager.send(m.Heartbeat(1, (m.SubtaskCounters(source, counters),)))
+            return len(shown.get(f"/api/v1/jobs/{KEY}/reads").json["unix_ms"]) > before
+
+        poll(is_kept)
+
+    for records in (100, 200, 300):
+        read(reading, records)
+    reading.die()
+    following = new_task_manager("tm-next").connect(shown.leader.address)
+    shown.api.until(KEY, lambda status: status.attempt == 2 and status.state is m.JobState.RUNNING)
+    for records in (400, 500, 600):
+        read(following, records)
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
+    drawn = "document.querySelector('svg.course path.spark')"
+    until(browser, f"{drawn} && {drawn}.getAttribute('d').split('L').length > 3")
+    left = until(browser, f"{drawn}.getBBox().x")
+    edge = browser.execute_script("return document.querySelector('svg.course line.edge').getBBox().x")
+    assert left < edge, "it begins before the failover, when the page was not open"
 
 
 def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,15 +48,15 @@ def test_without_an_image_and_a_registry_the_base_is_made() -> None:
 
 
 @pytest.mark.parametrize("age_s", [None, DAY_S])
-def test_what_was_pulled_or_made_lately_is_left_alone(age_s: int | None) -> None:
+def test_a_recent_base_image_is_left_alone(age_s: int | None) -> None:
     label = "" if age_s is None else str(int(time.time()) - age_s)
     assert ensured(LABEL=label) == ([], "")
 
 
 def test_an_old_own_one_is_created_again() -> None:
-    told, _ = ensured(LABEL=str(int(time.time()) - 8 * DAY_S))
-    assert told[0] == "debian:bookworm-slim was built here 8 days ago: rebuilding it ..."
-    assert told[-1] == "made"
+    printed, _ = ensured(LABEL=str(int(time.time()) - 8 * DAY_S))
+    assert printed[0] == "debian:bookworm-slim was built here 8 days ago: rebuilding it ..."
+    assert printed[-1] == "made"
     assert ensured(LABEL=str(int(time.time()) - 8 * DAY_S), BASE_DAYS="9") == ([], "")
 
 
@@ -97,7 +100,7 @@ def _sources(folder: Path, mirror: str) -> Path:
 
 
 def test_prepare_only_fetches_and_builds_nothing() -> None:
-    told = """
+    script = """
     check_engine() { :; }; flock() { :; }; mkdir() { :; }; docker() { echo 1000000; }; context=/tmp
     ensure_base() { echo base; }; gather_dependencies() { echo wheels; }
     build_wheel() { echo own; }; build_image() { echo "image $1"; }
@@ -107,7 +110,24 @@ def test_prepare_only_fetches_and_builds_nothing() -> None:
         ("--prepare", ["base", "wheels"]),
         ("other:tag", ["base", "wheels", "own", "image other:tag"]),
     ):
-        done = in_script(f"what={what}; python=/bin/true; {told}")
+        done = in_script(f"what={what}; python=/bin/true; {script}")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines()[: len(expected)] == expected
         assert len(done.stdout.splitlines()) == len(expected) + (what != "--prepare")
+
+
+def test_the_image_has_every_extra_that_the_documentation_says_it_has() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for python in ("3.11", "3.99"):  # the versions of this environment, and those of the project
+        done = in_script(f"cd {ROOT}; python={sys.executable}; image_python={python}; requirements")
+        assert done.returncode == 0, done.stderr
+        names = {_package(line) for line in done.stdout.splitlines()}
+        for extra in ("connect", "jwt", "kafka", "otel", "postgresql", "rocksdb"):
+            assert {_package(wanted) for wanted in extras[extra]} <= names, (extra, python)
+        assert "deltalake" not in names
+
+
+def _package(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None
+    return found[0].lower().replace("_", "-")

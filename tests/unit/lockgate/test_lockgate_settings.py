@@ -288,7 +288,7 @@ def test_defaults_match_the_processes(group: Any, settings: Any, other_names: di
         assert getattr(settings, other_names.get(name, name)) == value, name
 
 
-def test_what_jobs_without_the_role_code_may_name() -> None:
+def test_limits_of_jobs_without_the_role_code_come_from_the_settings() -> None:
     write("[security]\nsecret_file = 'own/secret'\n[storage]\ndirectory = 's3://b/l?region=r'\n[tls]\nkey = 'own/k'\n")
     environment = {"LOCKGATE_TASKMANAGER_FOLDERS": "data, s3://b/in", "LOCKGATE_TASKMANAGER_VARIABLES": "SHOP_*,X"}
     settings = load_settings(environment=environment)

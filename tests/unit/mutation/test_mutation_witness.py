@@ -119,7 +119,7 @@ def test_a_listed_test_that_is_skipped_does_not_notice_it() -> None:
     assert (verdict.is_noticed, verdict.blind) == (False, (f"NOT by {OTHER}: it was skipped",))
 
 
-def test_of_a_test_with_parameters_one_has_to_fail() -> None:
+def test_one_case_of_a_parametrized_test_has_to_fail() -> None:
     verdict = verdict_of((f"{TEST}[a]", lambda: None), (f"{TEST}[b]", failing), (OTHER, failing))
     assert (verdict.is_noticed, verdict.noticed) == (True, (f"{TEST}[b]", OTHER))
 

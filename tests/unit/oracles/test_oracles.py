@@ -75,7 +75,7 @@ def test_the_stragglers_oracle_notices_errors(tmp_path: Path, damage: object) ->
         straggler.check_exact(path, [120, 3])
 
 
-def test_of_a_damaged_snapshot_record_and_file_have_to_be_there(tmp_path: Path) -> None:
+def test_record_and_file_of_a_damaged_snapshot_have_to_exist(tmp_path: Path) -> None:
     file = tmp_path / "_metadata"
     damaged = CompletedCheckpoint(3, f"file://{file}", "sum")
     with pytest.raises(AssertionError):

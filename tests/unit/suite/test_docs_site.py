@@ -53,7 +53,7 @@ def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
     "tag",
     ['<script src="https://a.example/x.js">', "<link rel=x href=//a.example/y.css>", "<img alt=x src=http://a/b>"],
 )
-def test_what_comes_from_another_host_is_found(tag: str) -> None:
+def test_references_to_other_hosts_are_found(tag: str) -> None:
     assert FOREIGN.findall(tag)
     assert not FOREIGN.findall('<a href="https://a.example">, <script src="x.js">')
 
@@ -150,7 +150,7 @@ def test_the_reference_has_every_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "reported"),
     [
         ("| `tls.mutual` |", "| `tls.mutuel` |", "has no row for the setting tls.mutual"),
         (
@@ -162,7 +162,7 @@ def test_the_reference_has_every_setting() -> None:
     ],
 )
 def test_settings_that_the_guide_gets_wrong_are_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, told: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: str, after: str, reported: str
 ) -> None:
     import reference
 
@@ -171,7 +171,7 @@ def test_settings_that_the_guide_gets_wrong_are_found(
     wrong = tmp_path / "operators-guide.md"
     wrong.write_text(text.replace(before, after, 1), encoding="utf-8")
     monkeypatch.setattr(reference, "GUIDE", wrong)
-    with pytest.raises(reference.Incomplete, match=told):
+    with pytest.raises(reference.Incomplete, match=reported):
         reference.settings()
 
 

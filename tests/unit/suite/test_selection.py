@@ -46,7 +46,7 @@ def test_a_file_without_a_test_for_the_marks_is_not_imported(
     assert has_nothing_for(expression, written(text)) is left_out
 
 
-def test_what_is_no_test_is_left_to_pytest(written: Any) -> None:
+def test_files_without_tests_are_left_to_pytest(written: Any) -> None:
     assert not has_nothing_for("chaos", written("", "conftest.py"))
     assert not has_nothing_for("chaos", ROOT / "unit")
     assert has_nothing_for("not spark", ROOT / "chaos")

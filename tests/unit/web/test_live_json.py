@@ -81,6 +81,18 @@ def test_a_vertex_is_as_busy_as_its_subtasks() -> None:
     assert [page[1][name] for name in names] == [None] * 5
 
 
+def test_a_backlog_is_null_where_it_is_not_known() -> None:
+    names = ("backlog_records", "backlog_bytes", "backlog_splits")
+    load = m.SubtaskLoad(backlog_bytes=70, backlog_splits=2, has_backlog_bytes=True, has_backlog_splits=True)
+    known = replace(LOOP, subtasks=(m.SubtaskStatusView("a", 0, "tm", "RUNNING", load),))
+    found = live_json(known)
+    assert [found[name] for name in names] == [None, 70, 2]
+    assert [found["vertices"][0][name] for name in names] == [None, 70, 2]
+    assert [found["vertices"][1][name] for name in names] == [None] * 3
+    assert [subtasks_json(known, "a", 0)["subtasks"][0][name] for name in names] == [None, 70, 2]
+    assert [overview_json(known)[name] for name in names] == [None, 70, 2]
+
+
 def test_the_slowest_subtasks_of_a_checkpoint_come_first() -> None:
     parts = [m.SubtaskSnapshot("ab"[number % 2], number, "tm", number % 1_000, 9) for number in range(2_000)]
     found = snapshots_json(7, parts, "", 0)

@@ -20,7 +20,7 @@ SETTINGS = {
 }
 
 
-def test_of_a_users_settings_only_the_image_is_left() -> None:
+def test_only_the_image_of_a_users_settings_remains() -> None:
     environment = {**SETTINGS, "LOCKGATE_IMAGE": "mine:1", "PATH": "/bin", "DOCKER_HOST": "tcp://far:1"}
     assert own_settings(environment) == {"LOCKGATE_IMAGE": "mine:1", "PATH": "/bin", "DOCKER_HOST": "tcp://far:1"}
 

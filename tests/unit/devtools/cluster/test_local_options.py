@@ -21,6 +21,7 @@ from lockgate_devtools.cluster.ensemble import EnsemblePlan
         ({"zookeepers": 0, "zookeeper": "zk:x"}, "--zookeeper cannot be 'zk:x': it must be host:port"),
         ({"coordinator_ports": (7070, 7070)}, "port 7070 is given twice"),
         ({"coordinator_ports": (7070,), "zookeeper_ports": (7070,)}, "port 7070 is given twice"),
+        ({"coordinator_ports": (7070,), "relayed": True}, "a relayed cluster chooses the coordinators' ports itself"),
         ({"zookeepers": 1, "zookeeper_ports": (2181, 2182)}, "2 ports for 1 ZooKeeper servers"),
         ({"coordinators": 1, "coordinator_ports": (7070, 7071)}, "2 ports for 1 coordinators"),
     ],

@@ -17,7 +17,9 @@ from lockgate_devtools.cluster.work_folder import WorkFolder
         (Stopped, False, True, False),
     ],
 )
-def test_what_is_kept(error: type[BaseException] | None, keep: bool, log: bool, kept: bool) -> None:
+def test_a_work_folder_is_kept_after_an_error_with_logs_or_on_request(
+    error: type[BaseException] | None, keep: bool, log: bool, kept: bool
+) -> None:
     said: list[str] = []
     folder = WorkFolder("lockgate-test-", said.append)
     try:

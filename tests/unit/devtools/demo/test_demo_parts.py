@@ -101,6 +101,14 @@ def test_the_timeline_shows_the_new_leader_only() -> None:
     assert [line.split(" ms")[0].strip() for line in lines] == ["0.0", "5.0", "10.0", "15.0"]
 
 
+def test_the_timeline_does_not_say_that_an_adopted_attempt_is_restored() -> None:
+    kinds = (JobEventKind.LEADER_GRANTED, JobEventKind.ATTEMPT_ADOPTED, JobEventKind.ATTEMPT_DEPLOYED)
+    for attempt, last in ((1, "it goes on with the subtasks that run: nothing is restarted"), (2, "from the snapshot")):
+        found = kinds if attempt == 1 else (kinds[0], kinds[2])
+        events = [JobEvent(kind, 1_000_000 + 5000 * n, attempt, token=5) for n, kind in enumerate(found, 1)]
+        assert screen.timeline(Before(1_000_000, 4, 1), "pid 4711", events)[-1].endswith(last)
+
+
 def test_progress_shows_records_checkpoints_leader_and_restarts() -> None:
     operators = (OperatorStatus(SOURCE, records_out=500), OperatorStatus(SPLIT, records_out=4000))
     status = JobStatus(state=JobState.RUNNING, restarts=1, operators=operators, leader_address="127.0.0.1:7")

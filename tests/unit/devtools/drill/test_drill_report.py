@@ -8,7 +8,7 @@ import pytest
 from lockgate_devtools.drill.model import Kill, Mode, RecordCheck, Report, Target
 from lockgate_devtools.drill.text import describe_kill, render
 
-KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART)
+KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART, 6, 1200, 0.75)
 PASS = Report(5, (KILL,), RecordCheck(300, 0, 0), 9, 1)
 
 
@@ -25,6 +25,9 @@ def test_json_has_exactly_the_promised_shape() -> None:
                 "first_record_ms": 290.0,
                 "first_checkpoint_ms": 1290.0,
                 "mode": "restart",
+                "restarted_subtasks": 6,
+                "records_read_again": 1200,
+                "throughput_ratio": 0.75,
             }
         ],
         "records": {"expected": 300, "lost": 0, "duplicated": 0},
@@ -58,6 +61,11 @@ def test_text_says_after_how_many_kills_nothing_was_restarted() -> None:
     assert "after 1 of 2 kills the new leader adopted what ran: nothing restarted" in text
     assert "adopted" not in render(PASS)
     assert describe_kill(adopted).endswith("first checkpoint 700 ms, nothing was restarted")
+
+
+def test_text_says_what_a_kill_has_cost() -> None:
+    text = "first checkpoint 1290 ms, 6 subtasks restarted, 1200 records read again, throughput in that second 75%"
+    assert describe_kill(KILL).endswith(text)
 
 
 def test_text_names_times_records_and_problems() -> None:

@@ -11,6 +11,7 @@ import pytest
 from lockgate_devtools.drill.arena import Victim
 from lockgate_devtools.drill.model import Target
 from lockgate_devtools.drill.round import Round, RoundResult
+from lockgate_devtools.drill.sample import Sample
 from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderFailover
 
 EVERY_S, INTERVAL_MS = 4.0, 500
@@ -26,6 +27,7 @@ class Stage:
         self.is_whole = is_whole
         self.after_kill: JobState | None = None
         self.events: tuple[JobEvent, ...] = ()
+        self.samples: tuple[Sample, ...] = ()
         self.client = self
 
     def wait_complete(self, timeout_s: float) -> bool:
@@ -57,9 +59,11 @@ class Stage:
 def one_kill(stage: Stage, end: float = math.inf, seed: int = 1) -> RoundResult:
     account = RoundResult()
     anything: Any = stage
-    failover = LeaderFailover.LEADER_FAILOVER_RESTART
-    drill = Round("drill", anything, lambda _: None, random.Random(seed), Target.LEADER, EVERY_S, INTERVAL_MS, failover)
-    drill._one_kill(1, anything, account, end)
+    failover = {"leader_failover": LeaderFailover.LEADER_FAILOVER_RESTART}
+    drill = Round(
+        "drill", anything, lambda _: None, random.Random(seed), [Target.LEADER], EVERY_S, INTERVAL_MS, failover
+    )
+    drill._one_kill(1, Target.LEADER, anything, account, end)
     return account
 
 

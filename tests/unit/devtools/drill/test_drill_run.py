@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from lockgate_devtools.drill import run
 from lockgate_devtools.drill.model import Kill, RecordCheck, Report, Target
+from lockgate_devtools.drill.page import page
+from lockgate_devtools.drill.run import DrillOptions
 
 REPORT = Report(5, (Kill(Target.LEADER, 4711, 2.5),), RecordCheck(300, 0, 0), 9, 1)
 
@@ -23,6 +26,9 @@ REPORT = Report(5, (Kill(Target.LEADER, 4711, 2.5),), RecordCheck(300, 0, 0), 9,
         ),
         ({"json_file": "."}, "cannot write ."),
         ({"directory": "file"}, "cannot use the folder .*file: .*; choose another with --dir"),
+        ({"html_file": "nowhere/report.html"}, "cannot write nowhere/report.html: .*; see --html"),
+        ({"minutes": 5.0, "cluster": "c:1"}, "--chaos damages more than processes"),
+        ({"minutes": 5.0, "cluster_options": {"storage": "s3://bucket"}}, "--chaos takes the storage away"),
         ({"every_s": float("nan")}, "--every must be 0 to 86400 seconds"),
         ({"every_s": float("inf")}, "--every must be 0 to 86400 seconds"),
     ],
@@ -53,12 +59,22 @@ def test_the_report_is_shown_even_when_its_file_cannot_be_written(
 
     monkeypatch.setattr(run, "drill", drill)
     assert run.run_drill(json_file=str(folder / "report.json")) == 2
-    told = capsys.readouterr()
-    assert "verdict:     pass" in told.out
-    assert told.err.startswith("error: ")
+    printed = capsys.readouterr()
+    assert "verdict:     pass" in printed.out
+    assert printed.err.startswith("error: ")
 
 
 def test_the_report_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "drill", lambda *_: REPORT)
-    assert run.run_drill(json_file=str(tmp_path / "report.json")) == 0
-    assert json.loads((tmp_path / "report.json").read_text()) == REPORT.to_json()
+    assert run.run_drill(json_file=str(tmp_path / "report.json"), html_file=str(tmp_path / "report.html")) == 0
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert [row["target"] for row in found.pop("by_target")] == ["leader"]
+    assert found == REPORT.to_json()
+    assert (tmp_path / "report.html").read_text() == page(REPORT)
+
+
+def test_a_schedule_lasts_for_kills_or_for_minutes() -> None:
+    choice = random.Random(1)
+    assert DrillOptions(times=2).schedule(choice).next_round(0, 0.0) == [Target.LEADER] * 2
+    assert set(DrillOptions(minutes=1.0).schedule(choice).next_round(0, 59.0)) == set(Target)
+    assert not DrillOptions(minutes=1.0).schedule(choice).next_round(0, 60.0)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
+import pytest
 from lockgate_devtools.drill.model import Kill, Mode, Target
-from lockgate_devtools.drill.timeline import Before, assemble, checkpoint_counts, is_survived
+from lockgate_devtools.drill.timeline import (
+    Before,
+    assemble,
+    checkpoint_counts,
+    has_committed,
+    history_problems,
+    is_survived,
+    righted,
+)
 from lockgate_proto.messages import JobEvent, JobEventKind
 
 KILL_US = 1_700_000_000_000_000
@@ -109,3 +119,73 @@ def test_a_checkpoint_counts_once_and_completed_wins() -> None:
         _event(JobEventKind.CHECKPOINT_COMPLETED, 3, checkpoint=3),
     )
     assert checkpoint_counts(events) == (2, 1)
+
+
+def _done(checkpoint: int, ms: float, token: int = 8, attempt: int = 4) -> JobEvent:
+    return _event(JobEventKind.CHECKPOINT_COMPLETED, ms, token=token, attempt=attempt, checkpoint=checkpoint)
+
+
+def test_a_history_of_one_leader_after_the_other_has_no_problems() -> None:
+    before = (_event(JobEventKind.LEADER_GRANTED, -900.0, token=7), _done(10, -5.0, 7, 3), _done(11, 3.0, 7, 3))
+    assert history_problems((*TAKEOVER, *before, *TAKEOVER)) == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "problem"),
+    [
+        (_event(JobEventKind.LEADER_GRANTED, 2_000.0, token=8), "token 8 was granted after token 8"),
+        (_event(JobEventKind.LEADER_GRANTED, 2_000.0, token=7), "token 7 was granted after token 8"),
+        (_done(12, 2_000.0, token=9), "checkpoint 12 was completed by several leaders or attempts"),
+        (_done(12, 2_000.0, attempt=5), "checkpoint 12 was completed by several leaders or attempts"),
+        (_done(11, 2_000.0, token=9), "checkpoint 11 was completed under token 9, after checkpoint 12"),
+        (_done(13, 2_000.0, token=7), "checkpoint 12 was completed under token 8, after checkpoint 13"),
+    ],
+)
+def test_what_no_failure_may_lead_to_is_a_problem(event: JobEvent, problem: str) -> None:
+    (found,) = history_problems((*TAKEOVER, event))
+    assert problem in found
+
+
+CUTS = [target for target in Target if target.is_link]
+
+
+@pytest.mark.parametrize("target", CUTS)
+def test_a_cut_link_after_which_nothing_restarts_has_only_a_checkpoint(target: Target) -> None:
+    events = (_event(JobEventKind.CHECKPOINT_COMPLETED, 6400.0, token=7, attempt=3, checkpoint=11),)
+    kill = assemble(target, 0, BEFORE, events)
+    assert kill == Kill(target, 0, first_checkpoint_ms=6400.0)
+    assert is_survived(kill)
+
+
+@pytest.mark.parametrize("target", CUTS)
+def test_a_cut_link_may_cost_the_leader_or_the_attempt(target: Target) -> None:
+    lead = assemble(target, 0, BEFORE, TAKEOVER)
+    assert lead == Kill(target, 0, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART)
+    assert is_survived(lead)
+    lost = (
+        _event(JobEventKind.TASK_MANAGER_LOST, 3000.0, token=7, attempt=3),
+        _event(JobEventKind.CHECKPOINT_COMPLETED, 200.0, token=7, attempt=3, checkpoint=10),  # before that was noticed
+        _event(JobEventKind.ATTEMPT_DEPLOYED, 3200.0, token=7),
+        _event(JobEventKind.FIRST_RECORD, 3300.0, token=7),
+    )
+    attempt = assemble(target, 0, BEFORE, lost)
+    assert attempt == Kill(target, 0, 3000.0, None, 3200.0, 3300.0, None, Mode.RESTART)
+    assert not is_survived(attempt)
+    committed = _event(JobEventKind.CHECKPOINT_COMPLETED, 4000.0, token=7, checkpoint=12)
+    assert is_survived(assemble(target, 0, BEFORE, (*lost, committed)))
+
+
+def test_what_was_committed_before_a_link_was_whole_again_does_not_show_that_the_job_goes_on() -> None:
+    early = _event(JobEventKind.CHECKPOINT_COMPLETED, 300.0, checkpoint=11)
+    late = _event(JobEventKind.CHECKPOINT_COMPLETED, 6100.0, checkpoint=12)
+    assert not has_committed((early,), KILL_US + 6_000_000)
+    assert has_committed((early, late), KILL_US + 6_000_000)
+
+
+@pytest.mark.parametrize("off_us", [0, 3_600_000_000, -3_600_000_000])
+@pytest.mark.parametrize("late_us", [-1_000, 5_000, 600_000_000])
+def test_the_time_of_an_event_is_right_although_a_clock_was_off(off_us: int, late_us: int) -> None:
+    """However late it arrives, as a new leader repeats what happened before."""
+    event = _event(JobEventKind.LEADER_GRANTED, 8.0)
+    sent = dataclasses.replace(event, unix_us=event.unix_us + off_us)
+    assert righted(sent, event.unix_us + late_us) == event

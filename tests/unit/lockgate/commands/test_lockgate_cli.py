@@ -104,7 +104,9 @@ _THEN: dict[str, Any] = {"spark_master": "spark://m:7077", "spark_options": {"sp
             "lockgate_devtools.drill.run_drill",
             {"cluster_options": {"slots": 1, "taskmanager": _THEN}},
         ),
-        (["drill"], "lockgate_devtools.drill.run_drill", {"cluster_options": {}}),
+        (["drill"], "lockgate_devtools.drill.run_drill", {"cluster_options": {}, "minutes": 0.0}),
+        (["drill", "--chaos"], "lockgate_devtools.drill.run_drill", {"minutes": 5.0}),
+        (["drill", "--chaos", "--minutes", "2"], "lockgate_devtools.drill.run_drill", {"minutes": 2.0}),
     ],
 )
 def test_one_option_puts_the_task_managers_on_a_spark_cluster(

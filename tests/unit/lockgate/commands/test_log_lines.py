@@ -106,7 +106,7 @@ def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
     assert "has no lines of job nothing" in capsys.readouterr().out
 
 
-def test_what_comes_later_is_read_from_where_the_log_ended(tmp_path: Path) -> None:
+def test_later_lines_are_read_from_where_the_log_ended(tmp_path: Path) -> None:
     path = _folder(tmp_path) / "coordinator-0.log"
     log = Log(path, "a-1")
     assert len(list(log.read())) == 2

@@ -15,6 +15,7 @@ from lockgate.commands.progress import LiveProgress, PlainProgress, exit_code
 from lockgate.commands.story_views import story_text
 from lockgate.commands.top import View
 
+LOAD = m.SubtaskLoad(820, 30, 1_000, 12_345, True, True, backlog_records=1_200, has_backlog_records=True)
 STATUS = m.JobStatus(
     "k",
     state=m.JobState.RUNNING,
@@ -24,9 +25,7 @@ STATUS = m.JobStatus(
         m.OperatorStatus("read_text-1", "read_text", "read_text-1", 0, 1_234_567),
         m.OperatorStatus("write_sql-1", "write_sql", "aggregate-1", 99, 0),
     ),
-    subtasks=(
-        m.SubtaskStatusView("read_text-1", 0, "tm-0", "RUNNING", m.SubtaskLoad(820, 30, 1_000, 12_345, True, True)),
-    ),
+    subtasks=(m.SubtaskStatusView("read_text-1", 0, "tm-0", "RUNNING", LOAD),),
     last_checkpoint=m.CompletedCheckpoint(7, "p", size_bytes=3 * 1024 * 1024, duration_ms=45, longest_sync_us=1500),
     checkpoints_completed=3,
     leader_address="h:1",
@@ -43,10 +42,10 @@ def test_one_line_of_progress() -> None:
 
 def test_a_job_shows_how_busy_its_subtasks_are() -> None:
     header, row = views.job_text(STATUS).split("\n\n")[2].splitlines()
-    assert header.split()[-4:] == ["BUSY", "BACK-PRESSURED", "IDLE", "LAG"]
-    assert row.split()[-6:] == ["RUNNING", "82%", "3%", "15%", "12.3", "s"]
+    assert header.split()[-5:] == ["BUSY", "BACK-PRESSURED", "IDLE", "LAG", "BACKLOG"]
+    assert row.split()[-8:] == ["RUNNING", "82%", "3%", "15%", "12.3", "s", "1,200", "records"]
     without = replace(STATUS, subtasks=(replace(STATUS.subtasks[0], load=None),))
-    assert views.job_text(without).split("\n\n")[2].split()[-4:] == ["-"] * 4
+    assert views.job_text(without).split("\n\n")[2].split()[-5:] == ["-"] * 5
 
 
 def test_a_job_without_anything_yet_can_be_shown() -> None:

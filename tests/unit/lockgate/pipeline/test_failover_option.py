@@ -14,11 +14,13 @@ def option(**options: object) -> LeaderFailover:
     return job.graph().leader_failover
 
 
-def test_the_option_reaches_the_graph_and_the_default_is_left_out() -> None:
-    assert option() is option(leader_failover="restart") is LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
+def test_the_option_reaches_the_graph_and_no_choice_is_left_to_the_cluster() -> None:
+    """So a pipeline that was submitted before the default changed is still the same job when it is submitted again."""
+    assert option() is LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
     assert option(leader_failover="reattach") is LeaderFailover.LEADER_FAILOVER_REATTACH
+    assert option(leader_failover="restart") is LeaderFailover.LEADER_FAILOVER_RESTART
 
 
 def test_another_value_is_refused() -> None:
-    with pytest.raises(PipelineError, match='leader_failover must be one of "restart", "reattach", not True'):
+    with pytest.raises(PipelineError, match='leader_failover must be one of "reattach", "restart", not True'):
         option(leader_failover=True)

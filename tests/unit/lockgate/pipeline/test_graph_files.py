@@ -17,7 +17,7 @@ def graph_of(name: str) -> Job:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pb"])
-def test_what_is_written_is_read(tmp_path: Path, suffix: str) -> None:
+def test_a_written_graph_is_read_unchanged(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"graph{suffix}"
     write_graph(graph_of("a name: ä\N{GRINNING FACE}").graph(), path)
     assert read_graph(path) == graph_of("a name: ä\N{GRINNING FACE}").graph()

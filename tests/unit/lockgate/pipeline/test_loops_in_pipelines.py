@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from lockgate_coordinator.graph.validate import validate
-from lockgate_proto.messages import Edge, Partitioning
+from lockgate_proto.messages import Edge, KeyedProcess, Partitioning
 
-from lockgate import Job, PipelineError, count
+from lockgate import Job, PipelineError, ProcessFunction, count
 
 FORWARD, HASH, REBALANCE, FEEDBACK = (
     Partitioning.FORWARD,
@@ -119,3 +119,31 @@ def test_mistakes_are_reported_with_the_authors_line(name: str) -> None:
     with pytest.raises(PipelineError, match=re.escape(sentence).replace(r"\.\*", ".*")) as raised:
         mistake(Job("wrong"))
     assert "test_loops_in_pipelines.py" in str(raised.value)
+
+
+class Once(ProcessFunction):
+    def process(self, context: Any, row: dict[str, Any]) -> Any:  # noqa: ARG002
+        yield row
+
+
+class Later(Once):
+    def on_timer(self, context: Any, timer: Any) -> Any:  # noqa: ARG002
+        return ()
+
+
+@pytest.mark.parametrize(("function", "is_fine"), [(Once(), True), (Later(), False)])
+def test_a_process_function_may_be_inside_if_it_cannot_set_timers(function: ProcessFunction, is_fine: bool) -> None:
+    job = Job("j", parallelism=2)
+    schema = "n BIGINT, tries INT"
+    loop = _calls(job).key_by("n").process(function, schema=schema).loop()
+    tried = (
+        loop.select("n", "tries + 1 AS tries").key_by("n").deduplicate().key_by("n").process(function, schema=schema)
+    )
+    loop.close_with(tried.filter("tries < n"))
+    tried.print()
+    graph = job.graph()
+    kinds = {operator.id: operator.kind for vertex in graph.vertices for operator in vertex.operators}
+    bound = {name: kind.without_timers for name, kind in kinds.items() if isinstance(kind, KeyedProcess)}
+    assert bound == {"process-1": False, "process-2": is_fine}, "outside a loop the graph is as it was"
+    problems = validate(graph)
+    assert not problems if is_fine else ["its function may set timers" in problem for problem in problems] == [True]

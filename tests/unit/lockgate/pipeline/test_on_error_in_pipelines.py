@@ -27,7 +27,8 @@ OPERATORS: dict[str, Callable[[Stream, Any], Stream]] = {
     "select": lambda stream, choice: stream.select("value", on_error=choice),
     "filter": lambda stream, choice: stream.filter("value > 1", on_error=choice),
     "transform": lambda stream, choice: stream.transform(lambda df: df, on_error=choice),
-    "map": lambda stream, choice: stream.map(lambda df: df, on_error=choice),
+    "map": lambda stream, choice: stream.map(lambda record: record, "value INT", on_error=choice),
+    "flat_map": lambda stream, choice: stream.flat_map(lambda record: [record], "value INT", on_error=choice),
     "event_time": lambda stream, choice: stream.event_time("value", out_of_order=0, on_error=choice),
     "process": lambda stream, choice: stream.key_by("value").process(Passes(), schema="a INT", on_error=choice),
 }

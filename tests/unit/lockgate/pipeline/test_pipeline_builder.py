@@ -436,5 +436,5 @@ def test_a_schema_of_pyspark_types_is_converted_with_any_names() -> None:
         StructField("c`d", MapType(StringType(), inner)),
         StructField("e", DecimalType(10, 2), nullable=False),
     ]
-    told = checks.schema("read_json", StructType(columns))
-    assert told == "`c``d` MAP<string, STRUCT<`order id`: int, `a``b`: ARRAY<string>>>, `e` decimal(10,2)"
+    schema = checks.schema("read_json", StructType(columns))
+    assert schema == "`c``d` MAP<string, STRUCT<`order id`: int, `a``b`: ARRAY<string>>>, `e` decimal(10,2)"

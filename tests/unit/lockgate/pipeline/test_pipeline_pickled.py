@@ -38,7 +38,7 @@ def test_foreach_batch_gets_two_arguments() -> None:
 def test_an_object_that_cannot_be_pickled_is_reported_with_the_reason() -> None:
     lock = threading.Lock()
     with pytest.raises(PipelineError, match=r"cannot send .*lambda.* to the task managers: .*lock"):
-        Job("j").generate(1).map(lambda df: (lock, df))
+        Job("j").generate(1).transform(lambda df: (lock, df))
 
 
 def test_a_module_beside_the_script_travels_too(tmp_path: Path) -> None:

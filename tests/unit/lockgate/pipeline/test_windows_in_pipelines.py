@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from lockgate_proto import messages as m
 
-from lockgate import Job, PipelineError, count, session, sliding, sum_, tumbling
+from lockgate import Job, PipelineError, count, cumulating, session, sliding, sum_, tumbling
 
 
 def clicks(job: Job | None = None, expression: str = "at", **options: Any) -> Any:
@@ -65,6 +65,51 @@ def test_a_session_has_a_gap() -> None:
         session(0)
 
 
+def test_cumulating_windows_are_upserted_by_both_bounds() -> None:
+    job = Job("clicks")
+    windows = clicks(job).key_by("user").window(cumulating("1 day", "1 hour", offset="22 hours"))
+    windows.aggregate(n=count()).write_sql("sqlite:////tmp/x.db", "clicks")
+    aggregated, sink = job.graph().vertices[1].operators
+    assert aggregated.kind.window == m.Window(  # type: ignore[union-attr]
+        m.CumulatingWindow(86_400_000, 3_600_000, 79_200_000), "at"
+    )
+    assert sink.kind.keys == ("user", "window_start", "window_end")  # type: ignore[union-attr]
+
+
+def test_windows_of_processing_time_need_no_event_time() -> None:
+    job = Job("words", parallelism=2)
+    words = job.read_socket("localhost", 9999).select("value AS word")
+    counts = words.key_by("word").window(sliding("5 s", "1 s"), time="processing").aggregate(n=count())
+    counts.write_sql("sqlite:////tmp/x.db", "words")
+    aggregated = job.graph().vertices[1]
+    assert aggregated.operators[0].kind == m.KeyedAggregate(
+        ("word",),
+        (m.Aggregate("n", m.AggregateFunction.COUNT, ""),),
+        m.Window(m.SlidingWindow(5000, 1000), processing_time=True),
+    )
+    assert aggregated.operators[1].kind.keys == ("word", "window_start")  # type: ignore[union-attr]
+
+
+def test_a_function_of_windows_is_an_operator_whose_late_records_leave_as_they_are() -> None:
+    job = Job("clicks", parallelism=2)
+
+    def last(key: Any, window: Any, records: list[Any]) -> Any:
+        yield {"user": key, "page": records[-1]["page"], "at": window.start}
+
+    windows = clicks(job).key_by("user").window(cumulating("1 hour", "1 minute"))
+    found = windows.process(last, schema="user STRING, page STRING, at TIMESTAMP")
+    found.print()
+    found.late().write_json("/late")
+    graph = job.graph()
+    kind = graph.vertices[1].operators[0].kind
+    assert isinstance(kind, m.WindowProcess)
+    assert (kind.keys, kind.schema) == (("user",), "user STRING, page STRING, at TIMESTAMP")
+    assert kind.window == m.Window(m.CumulatingWindow(3_600_000, 60_000), "at")
+    assert kind.function
+    assert "last" in kind.description
+    assert graph.edges[1].side_output == "late"
+
+
 def test_late_rows_leave_by_an_edge_of_their_own() -> None:
     job = Job("clicks", parallelism=2)
     windows = clicks(job).key_by("user").window(tumbling("5 seconds", offset="1 second")).aggregate(n=count())
@@ -96,10 +141,33 @@ def test_a_window_with_only_its_late_rows_used_is_refused() -> None:
         (lambda s: s.key_by("u").aggregate(n=count()).late(), "late() belongs to the results of windows"),
         (lambda s: tumbling("0 seconds"), "size must be 1 to"),
         (lambda s: sliding("1 second", "5 seconds"), "every must not exceed the size"),
+        (lambda s: cumulating("1 day", "7 hours"), "the size must be a multiple of the step"),
+        (lambda s: cumulating("1 day", "2 days"), "the size must be a multiple of the step"),
         (lambda s: tumbling("5 s", offset="5 s"), "less than the time between two windows"),
         (lambda s: s.key_by("u").window(tumbling(5)).aggregate(), "needs at least one aggregate"),
         (lambda s: s.key_by("u").window(tumbling(5)).aggregate(window_end=sum_("a")), "the name of a window column"),
         (lambda s: s.key_by("u").window(tumbling(5)).aggregate(n=count()).late().uid("x"), "belongs to an operator"),
+        (lambda s: s.key_by("u").window(tumbling(5), time="wall"), 'time must be one of "event", "processing"'),
+        (lambda s: s.key_by("u").window(tumbling(5), time="processing", on="at"), "takes neither on= nor"),
+        (lambda s: s.key_by("u").window(tumbling(5), time="processing", allowed_lateness=5), "takes neither on= nor"),
+        (lambda s: s.key_by("u").window(session(5)).process(print, schema="a INT"), "a record may join two of them"),
+        (
+            lambda s: s.key_by("u").window(tumbling(5), time="processing").process(print, schema="a INT"),
+            "process() takes windows of event time",
+        ),
+        (
+            lambda s: s.key_by("u").window(tumbling(5), allowed_lateness=5).process(print, schema="a INT"),
+            "calls its function once for each window, so leave allowed_lateness= out",
+        ),
+        (
+            lambda s: s.key_by("u").window(tumbling(5)).process(lambda key, rows: None, schema="a INT"),
+            "process() calls its function with (key, window, records)",
+        ),
+        (lambda s: s.key_by("u").window(tumbling(5)).process(print, schema=""), "process() needs schema= as text"),
+        (
+            lambda s: s.key_by("u").window(tumbling(5), time="processing").aggregate(n=count()).late(),
+            "late() has no records here",
+        ),
     ],
 )
 def test_mistakes(mistake: Callable[[Any], Any], message: str) -> None:

@@ -1,0 +1,87 @@
+"""Samples of a job's status to the cost of a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lockgate_devtools.drill.continuity import is_measured, measured
+from lockgate_devtools.drill.model import Kill, Mode, Target
+from lockgate_devtools.drill.sample import Sample
+from lockgate_devtools.drill.timeline import Before
+from lockgate_proto.messages import JobStatus, SubtaskStatusView
+
+KILL_US = 1_700_000_000_000_000
+BEFORE = Before(KILL_US, token=7, attempt=3)
+RATE = 8  # records a millisecond
+
+
+def at(ms: float, read: int, *, token: int = 7, attempt: int = 3, again: int = 0, subtasks: int = 6) -> Sample:
+    return Sample(KILL_US + round(ms * 1000), token, attempt, subtasks, read, read, again)
+
+
+def steady(until_ms: int = 0) -> list[Sample]:
+    """Three seconds before the kill, every 200 ms."""
+    return [at(ms, 100_000 + RATE * ms) for ms in range(-3000, until_ms, 200)]
+
+
+def cost(samples: Iterable[Sample], mode: Mode | None = Mode.RESTART, target: Target = Target.LEADER) -> Kill:
+    return measured(Kill(target, 1, mode=mode), BEFORE, tuple(samples))
+
+
+def test_an_adopted_attempt_has_cost_nothing() -> None:
+    dip = at(50, 96_000, token=8, subtasks=0)  # the new leader has read the snapshot, and knows of no attempt
+    later = [at(ms, 100_000 + RATE * ms, token=8) for ms in range(150, 1400, 200)]
+    kill = cost([*steady(), dip, *later], Mode.REATTACH)
+    assert (kill.restarted_subtasks, kill.records_read_again, kill.throughput_ratio) == (0, 0, 1.0)
+    assert kill.first_record_ms == 150.0
+    assert is_measured(kill)
+
+
+def test_a_restarted_attempt_reads_again_and_new_records_come_late() -> None:
+    """Nothing is read from the kill on for 250 ms; then 4,000 records again, in 250 ms; then new ones."""
+    again = [at(ms, 96_000 + 16 * (ms - 250), token=8, attempt=4, again=4_000) for ms in range(250, 500, 50)]
+    new = [at(ms, 100_000 + RATE * (ms - 500), token=8, attempt=4, again=4_000) for ms in range(500, 1300, 100)]
+    kill = cost([*steady(), at(0, 100_000), at(100, 96_000, token=8, subtasks=0), *again, *new])
+    assert (kill.restarted_subtasks, kill.records_read_again, kill.throughput_ratio) == (6, 4_000, 0.5)
+    assert kill.first_record_ms is None, "that comes from its event"
+
+
+def test_every_attempt_that_follows_counts() -> None:
+    samples = [
+        *steady(),
+        at(100, 96_000, attempt=4),
+        at(200, 96_000, attempt=4, subtasks=0),
+        at(400, 96_000, attempt=5),
+    ]
+    assert cost(samples, target=Target.TASKMANAGER).restarted_subtasks == 12
+
+
+def test_what_the_same_leader_counted_before_is_not_of_this_kill() -> None:
+    before = [at(ms, 100_000 + RATE * ms, again=700) for ms in range(-2000, 0, 200)]
+    assert cost([*before, at(1200, 100_000, attempt=4, again=900)], target=Target.TASKMANAGER).records_read_again == 200
+
+
+def test_each_of_two_leaders_in_a_row_counts_from_zero() -> None:
+    second = [at(100, 96_000, token=8, attempt=4, again=5_000), at(1_200, 96_000, token=9, attempt=4, again=30)]
+    assert cost([*steady(), *second]).records_read_again == 5_030
+
+
+def test_nothing_is_claimed_without_samples() -> None:
+    for samples in ([], steady()[:3]):
+        kill = cost(samples)
+        assert (kill.restarted_subtasks, kill.records_read_again, kill.throughput_ratio) == (None, None, None)
+        assert not is_measured(kill)
+    assert cost([at(-500, 0), at(0, 4_000), at(1_100, 12_800)]).throughput_ratio is None, "less than a second before"
+
+
+def test_output_that_the_dead_leader_knew_of_is_not_the_first_record() -> None:
+    kill = cost([*steady(), at(300, 98_000, token=8), at(1_100, 98_000, token=8)], Mode.REATTACH)
+    assert kill.first_record_ms is None
+    assert not is_measured(kill)
+
+
+def test_a_sample_has_the_numbers_of_the_status() -> None:
+    views = (SubtaskStatusView("read", 0), SubtaskStatusView("read", 1))
+    status = JobStatus("k", attempt=2, token=5, subtasks=views, records_read=9, records_written=4, records_read_again=3)
+    assert Sample.of(status, 77) == Sample(77, 5, 2, 2, 9, 4, 3)
+    assert Sample.of(JobStatus("k"), 77) == Sample(77, 0, 0, 0, 0, 0, 0)
