@@ -51,8 +51,8 @@ class KafkaBroker:
         return name
 
     def produce(self, topic: str, records: Iterable[Record], partition: int = 0) -> None:
-        """Appends records to a partition."""
-        producer = Producer({"bootstrap.servers": self.servers, **_QUIET})
+        """Appends records to a partition, each once, also where an answer of the broker is lost."""
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, **_QUIET})
         for key, value in records:
             producer.produce(topic, key=key, value=value, partition=partition)
             producer.poll(0)
