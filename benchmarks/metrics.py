@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
 from pathlib import Path
 
 from lockgate_common.security import default_tokens_file
@@ -96,11 +96,22 @@ class _Scraper:
     def scrape(self) -> None:
         """Reads every page once."""
         for connection in self._connections:
-            connection.request("GET", "/metrics", headers=self._headers)
-            answer = connection.getresponse()
+            answer = self._answer(connection)
             answer.read()
             if answer.status != 200:
                 raise UserError(f"a page of metrics was answered with {answer.status} {answer.reason}")
+
+    def _answer(self, connection: HTTPConnection) -> HTTPResponse:
+        """Over a new connection if the server has closed this one, as servers do with those that were silent."""
+        try:
+            return self._ask(connection)
+        except (RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            connection.close()  # the next request opens it
+            return self._ask(connection)
+
+    def _ask(self, connection: HTTPConnection) -> HTTPResponse:
+        connection.request("GET", "/metrics", headers=self._headers)
+        return connection.getresponse()
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
