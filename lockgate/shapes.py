@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     JobStory,
     LeaderRecord,
     QueryStateResponse,
+    StandbyStatus,
     StorageTrouble,
     SubmitResponse,
     SubtaskSnapshot,
@@ -163,6 +164,7 @@ def job_json(status: JobStatus) -> Json:
         },
         "last_checkpoint": checkpoint_json(status.last_checkpoint),
         "storage_trouble": _trouble_json(status.storage_trouble),
+        "standby_copies": _standby_json(status.standby_copies),
     }
 
 
@@ -220,6 +222,26 @@ def failure_json(failure: JobFailure | None) -> Json | None:
 
 def _trouble_json(trouble: StorageTrouble | None) -> Json | None:
     return None if trouble is None else {"since_unix_ms": trouble.since_unix_ms, "reason": trouble.reason}
+
+
+def _standby_json(standby: StandbyStatus | None) -> Json | None:
+    """files_kept is None while a keeper is not done with its newest order."""
+    if standby is None:
+        return None
+    keepers = [
+        {
+            "task_manager": keeper.task_manager_id,
+            "stands_by_for": list(keeper.stands_by_for),
+            "checkpoint": keeper.checkpoint_id,
+            "files": keeper.files,
+            "files_kept": keeper.files_kept,
+            "size_bytes": keeper.size_bytes,
+            "complete_checkpoint": keeper.complete_id or None,
+            "problem": keeper.problem,
+        }
+        for keeper in standby.keepers
+    ]
+    return {"wanted": standby.wanted, "complete": standby.complete, "keepers": keepers}
 
 
 def event_json(event: JobEvent) -> Json:

@@ -11,6 +11,7 @@ a number twice, and no new message is mistaken for a handled one.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Body = TypeVar("Body")
@@ -71,6 +72,10 @@ class Session(Generic[Body]):
         self._kept.clear()
         for body in bodies:
             self.send(body)
+
+    def replace(self, change: Callable[[Body], Body]) -> None:
+        """Changes what is kept: whoever has not got it yet gets the changed one under the same number."""
+        self._kept = deque((number, change(body)) for number, body in self._kept)
 
     def __len__(self) -> int:
         """The number of unacknowledged messages."""

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     JobEvent,
     JobStatus,
     QueryStateResponse,
+    StandbyStatus,
     SubtaskLoad,
 )
 
@@ -94,6 +95,29 @@ def _tables(status: JobStatus) -> Iterator[str]:
         header = ("VERTEX", "SUBTASK", "TASK MANAGER", "STATE", "BUSY", "BACK-PRESSURED", "IDLE", "LAG", "BACKLOG")
         yield ""
         yield table(header, places, right=(1, 4, 5, 6, 7, 8))
+    if status.standby_copies is not None:
+        yield ""
+        yield from _standby(status.standby_copies)
+
+
+def _standby(standby: StandbyStatus) -> Iterator[str]:
+    """Which copies of the newest snapshot there are."""
+    rows = [
+        (
+            keeper.task_manager_id,
+            ", ".join(keeper.stands_by_for) or "-",
+            str(keeper.checkpoint_id),
+            f"{'?' if keeper.files_kept is None else keeper.files_kept} of {keeper.files}",
+            size_text(keeper.size_bytes),
+            str(keeper.complete_id or "-"),
+        )
+        for keeper in standby.keepers
+    ]
+    yield f"standby copies: {standby.complete} of {standby.wanted} have every file of the newest checkpoint"
+    yield table(("KEPT BY", "STANDS BY FOR", "CHECKPOINT", "FILES", "SIZE", "LAST COMPLETE"), rows, right=(2, 3, 4, 5))
+    for keeper in standby.keepers:
+        if keeper.problem:
+            yield f"{keeper.task_manager_id} lacks copies: {keeper.problem}"
 
 
 def _remarks(status: JobStatus) -> Iterator[str]:

@@ -1381,7 +1381,7 @@ class TaskManagerMessage:
     # The highest token seen; a message with a lower one is refused.
     token: int = 0
     task_manager_id: str = ""
-    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryAnswer | StateAnswer | ReportBatch | None = None
+    body: Register | Heartbeat | SubtaskReport | AcknowledgeCheckpoint | DeclineCheckpoint | CheckpointCommitted | SplitsDiscovered | FirstRecord | AttemptGone | Goodbye | StoryAnswer | StateAnswer | CopiesKept | ReportBatch | None = None
     sequence: int = 0
     # The leader's highest number that was handled here.
     acknowledged: int = 0
@@ -1681,6 +1681,19 @@ class KeepCopies:
     # 0 with no files: the job has ended.
     checkpoint_id: int = 0
     files: tuple[StateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesKept:
+    """What came of a KeepCopies. Sent when the task manager is done with it: every file is here, one could not be fetched, or a newer order came. For the status only: nothing depends on it."""
+
+    attempt: AttemptId | None = None
+    # Of the order.
+    checkpoint_id: int = 0
+    # Of the order's files, those that are here.
+    files: int = 0
+    # Why not all of them are, a sentence; empty: a newer order came.
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -2312,6 +2325,40 @@ class JobStatus:
     records_read_again: int = 0
     # Of a running job, when the request asks for it.
     reads: ReadHistory | None = None
+    # Of a running job that asks for copies of its snapshots, once it has completed a checkpoint under this leader.
+    standby_copies: StandbyStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyStatus:
+    """Whether the subtasks of each task manager of a job could restart elsewhere without reading the storage."""
+
+    # As many as the job asks for: for each task manager that it runs on, `standby_replicas`.
+    wanted: int = 0
+    # Of these, how many have every file of the newest snapshot, as far as this leader knows.
+    complete: int = 0
+    # By the task manager's id.
+    keepers: tuple[CopyStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """A task manager that keeps copies of a job's newest snapshot."""
+
+    task_manager_id: str = ""
+    # Whose subtasks could restart there, besides its own.
+    stands_by_for: tuple[str, ...] = ()
+    # The snapshot of which it is to have copies.
+    checkpoint_id: int = 0
+    # How many, and how large they are.
+    files: int = 0
+    size_bytes: int = 0
+    # Of the files, how many it had when it was last done with them; unset: it is not done yet.
+    files_kept: int | None = None
+    # The newest snapshot of which it had every file under this leader; 0: none.
+    complete_id: int = 0
+    # Why it lacks files, a sentence.
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ _JOB = {
     "checkpoints": _object({"mode": _TEXT, **_wholes("completed", "aborted")}),
     "last_checkpoint": _or_null(named("Checkpoint")),
     "storage_trouble": _or_null(_object({"since_unix_ms": _WHOLE, "reason": _TEXT})),
+    "standby_copies": _or_null(_object({**_wholes("wanted", "complete"), "keepers": _list(named("CopyKeeper"))})),
 }
 _BACKLOG = dict.fromkeys(("backlog_records", "backlog_bytes", "backlog_splits"), _or_null({**_WHOLE, "minimum": 0}))
 _TOTALS = {**dict.fromkeys(("records_read", "records_written"), _or_null(_WHOLE)), **_BACKLOG}  # null: not known
@@ -114,6 +115,14 @@ SCHEMAS: dict[str, Schema] = {
             **_texts("cause", "vertex", "operator", "column", "traceback"),
             **_wholes("subtask", "times", "attempt"),
             "read": _list(_object({"split": _TEXT, **_wholes("start", "end")})),
+        }
+    ),
+    "CopyKeeper": _object(
+        {
+            **_texts("task_manager", "problem"),
+            **_wholes("checkpoint", "files", "size_bytes"),
+            "stands_by_for": _list(_TEXT),
+            **dict.fromkeys(("files_kept", "complete_checkpoint"), _or_null(_WHOLE)),
         }
     ),
     "JobSummary": _object(_SUMMARY),

@@ -179,7 +179,7 @@ class JobMaster:
     # queries of the runtime
 
     def status(self) -> m.JobStatus:
-        """The status for clients; the runtime sets `leader_address`."""
+        """The status for clients; the runtime sets what only it knows."""
         parts = (self._attempts, self._snapshots, self._restarts, self._ending)
         return job_status(self._record, self._setting, self._life, *parts, self._writer.trouble)
 

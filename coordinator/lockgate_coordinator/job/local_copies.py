@@ -8,7 +8,7 @@ that the job does not run on. A lost place is granted to an heir, see `heirs`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import CheckpointMetadata, KeepCopies, SinkState, StateHandle, StateKind, SubtaskState
@@ -24,11 +24,15 @@ MOST_FILES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Of one snapshot. orders: by task manager id; places: that of each slot; heirs: of each of these, best first."""
+    """Of one snapshot. orders: by task manager id; places: that of each slot; heirs: of each of these, best first.
+
+    too_many: number of files by the task managers that are to keep none, as it exceeds MOST_FILES.
+    """
 
     orders: Mapping[str, KeepCopies]
     places: tuple[str, ...]
     heirs: Mapping[str, tuple[str, ...]]
+    too_many: Mapping[str, int] = field(default_factory=dict)
 
     def preferred(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """The task manager to ask for each slot. wanted: those that are left, "" for lost ones."""
@@ -57,8 +61,13 @@ def copies(
     )
     replicas = attempts.graph.standby_replicas
     heirs = {place: tuple([name for name in spares if name != place][:replicas]) for place in sorted(mine)}
-    orders = {name: _order(attempt, snapshot.checkpoint_id, files) for name, files in _files(snapshot, attempt, heirs)}
-    return Copies(orders, attempts.places, heirs)
+    found = dict(_files(snapshot, attempt, heirs))
+    too_many = {name: len(files) for name, files in found.items() if len(files) > MOST_FILES}
+    orders = {
+        name: KeepCopies(attempt.id, snapshot.checkpoint_id, tuple(files) if name not in too_many else ())
+        for name, files in found.items()
+    }
+    return Copies(orders, attempts.places, heirs, too_many)
 
 
 def _files(
@@ -74,10 +83,6 @@ def _files(
         for name in (place, *heirs[place]):
             by_keeper.setdefault(name, []).extend(files)
     yield from by_keeper.items()
-
-
-def _order(attempt: Attempt, checkpoint_id: int, files: Sequence[StateHandle]) -> KeepCopies:
-    return KeepCopies(attempt.id, checkpoint_id, tuple(files) if len(files) <= MOST_FILES else ())
 
 
 def files_of(state: SubtaskState) -> Iterator[StateHandle]:

@@ -430,7 +430,7 @@ class JobRunner:
             status = status_without_master(self.record, state, self.attempt, self._token, self._error, self.trouble)
         else:
             status = self._master.status()
-        return dataclasses.replace(status, leader_address=self._services.leader_address)
+        return self._services.of_leader(status)
 
     def checkpoints(self) -> CompletedCheckpoints:
         """Completed checkpoints. Raises Busy while they are being read, Refused when they cannot be."""

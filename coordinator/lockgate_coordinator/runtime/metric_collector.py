@@ -118,6 +118,9 @@ def _add_job(samples: Samples, status: JobStatus, meters: JobMeters) -> None:
     for cause, count in meters.ends.items():
         samples.add(of.ATTEMPTS_ENDED, count, key, cause)
     samples.add(of.STORAGE_FAILING, float(status.storage_trouble is not None), key)
+    if status.standby_copies is not None:
+        samples.add(of.STANDBY_COPIES, status.standby_copies.wanted, key, "wanted")
+        samples.add(of.STANDBY_COPIES, status.standby_copies.complete, key, "complete")
     for operator in status.operators:
         labels = (key, operator.vertex_id, operator.operator_id)
         for field, family in of.RECORDS.items():

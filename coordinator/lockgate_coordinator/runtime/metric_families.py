@@ -50,6 +50,11 @@ ATTEMPTS_ENDED = counter(
 STORAGE_FAILING = gauge(
     "lockgate_job_storage_failing", "1 while the job's snapshots cannot be stored or read, else 0.", _JOB
 )
+STANDBY_COPIES = gauge(
+    "lockgate_job_standby_copies",
+    "Standby copies of a job that asks for them: wanted, and complete for the newest checkpoint.",
+    ("job_key", "state"),
+)
 RECORDS_IN = counter("lockgate_operator_records_in_total", "Records that an operator has taken in.", _OPERATOR)
 RECORDS_OUT = counter("lockgate_operator_records_out_total", "Records that an operator has put out.", _OPERATOR)
 RECORDS_LATE = counter(

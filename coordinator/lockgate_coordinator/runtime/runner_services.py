@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from lockgate_common.recurring_log import RecurringLog
+from lockgate_proto.messages import JobStatus, StandbyStatus
 
 from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job.effects import ControlBody
@@ -43,6 +44,10 @@ class RunnerContext(Protocol):
         """The job has another completed checkpoint, which queries may read and of which copies may be kept."""
         ...
 
+    def standby_copies(self, job_key: str) -> StandbyStatus | None:
+        """Which copies of its newest snapshot there are; None for a job without copies."""
+        ...
+
     def ended_job(self, job_key: str) -> None:
         """The job has a durable result; its clean-up may begin."""
         ...
@@ -64,3 +69,8 @@ class RunnerServices:
     new_story: Callable[[], JobStory]
     trouble: RecurringLog = dataclasses.field(default_factory=RecurringLog)
     traces: Callable[[Build], None] | None = None  # where they are sent
+
+    def of_leader(self, status: JobStatus) -> JobStatus:
+        """The status with what only the leader's process knows."""
+        copies = self.context.standby_copies(status.job_key)
+        return dataclasses.replace(status, leader_address=self.leader_address, standby_copies=copies)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-from lockgate_proto.messages import KeepCopies
+from lockgate_proto.messages import CopiesKept, KeepCopies, StandbyStatus
 
 from lockgate_coordinator.graph.slots import SlotsRequested
 from lockgate_coordinator.job.job_master import JobMaster
+from lockgate_coordinator.job.kept_copies import KeptCopies
 from lockgate_coordinator.job.local_copies import Copies, copies
 from lockgate_coordinator.runtime.job_runner import JobRunner
 
@@ -19,42 +20,59 @@ class StandbyCopies:
     def __init__(self, send: Callable[[str, KeepCopies], object], free_slots: Callable[[], Mapping[str, int]]) -> None:
         self._send = send
         self._free_slots = free_slots
-        self._newest: dict[str, Copies | None] = {}  # by key of each job that wants copies
+        self._kept: dict[str, KeptCopies] = {}  # by key of each job that wants copies
 
     def runs(self, runner: JobRunner) -> None:
         """The job runs, perhaps since an earlier leader, whose orders are not known here."""
-        if runner.query(lambda master: master.attempts.graph.standby_replicas):
-            self._newest.setdefault(runner.key, None)
+        if replicas := runner.query(lambda master: master.attempts.graph.standby_replicas):
+            self._kept.setdefault(runner.key, KeptCopies(replicas))
 
     def completed(self, runner: JobRunner) -> None:
         """A checkpoint of the job is complete."""
-        if runner.key not in self._newest:
+        kept = self._kept.get(runner.key)
+        if kept is None:
             return
         free_slots = self._free_slots()
 
         def found(master: JobMaster) -> Copies | None:
             return copies(master.attempts, master.checkpoints(), free_slots)
 
-        newest, before = runner.query(found), self._newest[runner.key]
+        newest, before = runner.query(found), kept.newest
         if newest is None:
             return
-        self._newest[runner.key] = newest
+        kept.ordered(newest)
         for name, order in newest.orders.items():
             self._send(name, order)
         order = next(iter(newest.orders.values()))
         for name in (free_slots if before is None else before.orders).keys() - newest.orders.keys():
             self._send(name, KeepCopies(order.attempt, order.checkpoint_id))
 
+    def reported(self, task_manager_id: str, report: CopiesKept) -> None:
+        """A task manager is done with an order."""
+        kept = self._kept.get(report.attempt.job_key) if report.attempt is not None else None
+        if kept is not None:
+            kept.reported(task_manager_id, report)
+
+    def lost(self, task_manager_id: str) -> None:
+        """Its process has ended."""
+        for kept in self._kept.values():
+            kept.lost(task_manager_id)
+
+    def status(self, job_key: str) -> StandbyStatus | None:
+        """For clients; None for a job without copies, and before its first checkpoint under this leader."""
+        kept = self._kept.get(job_key)
+        return kept.status() if kept is not None else None
+
     def preferring(self, request: SlotsRequested) -> SlotsRequested:
         """The request, in which the heirs are wanted for lost places."""
-        newest = self._newest.get(request.job_key)
-        if newest is None:
+        kept = self._kept.get(request.job_key)
+        if kept is None or kept.newest is None:
             return request
-        return dataclasses.replace(request, preferred=newest.preferred(request.preferred))
+        return dataclasses.replace(request, preferred=kept.newest.preferred(request.preferred))
 
     def ended(self, runner: JobRunner, task_managers: Iterable[str]) -> None:
         """The job has ended: its copies are dropped, also those that an earlier leader has ordered."""
-        if runner.key in self._newest:
-            del self._newest[runner.key]
+        if runner.key in self._kept:
+            del self._kept[runner.key]
             for name in task_managers:
                 self._send(name, KeepCopies(runner.attempt))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import grpc
@@ -28,6 +29,7 @@ from lockgate_proto.messages import (
     Deploy,
     Goodbye,
     Heartbeat,
+    KeepCopies,
     Register,
     Registered,
     Release,
@@ -46,6 +48,8 @@ from lockgate_coordinator.runtime.workers import KeyedWorkers
 
 log = logging.getLogger(__name__)
 
+Body = ControlBody | StoryRequest | StateQuery
+
 GRACE_MS = 1_000
 PROBE_AGAIN_MS = 50
 
@@ -63,7 +67,7 @@ class TaskManager:
     incarnation: str
     slots: int
     link: TaskManagerLink
-    session: Session[ControlBody | StoryRequest | StateQuery]
+    session: Session[Body]
     last_seen_ms: int
     release: Release | None = None
     running: dict[AttemptId, AttemptProgress | None] = field(default_factory=dict)
@@ -266,7 +270,7 @@ class TaskManagers:
     def _message(
         self,
         task_manager: TaskManager,
-        body: ControlBody | StoryRequest | StateQuery | Registered | Heartbeat,
+        body: Body | Registered | Heartbeat,
         sequence: int = 0,
     ) -> CoordinatorMessage:
         return CoordinatorMessage(self._token, body, sequence, task_manager.session.handled)
@@ -354,13 +358,15 @@ class TaskManagers:
             task_manager.grace.cancel()
         self._listener.task_manager_lost(task_manager, reason, planned=planned)
 
-    def send(self, task_manager_id: str, body: ControlBody | StoryRequest | StateQuery) -> bool:
+    def send(self, task_manager_id: str, body: Body) -> bool:
         """Queues a message with this term's token, also for the next stream. False if it is not registered."""
         member = self._members.get(task_manager_id)
         if member is None:
             return False
         if isinstance(body, Deploy) and body.attempt is not None:
             member.running[body.attempt] = None
+        if isinstance(body, KeepCopies) and body.attempt is not None:
+            member.session.replace(partial(_outdated, body.attempt.run_id))
         number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
         member.link.send(self._message(member, body, number))
         return True
@@ -385,6 +391,12 @@ class TaskManagers:
             else:
                 task_manager.link.send(self._message(task_manager, beat))
         self._beat_timer = self._actor.at(now + self._beat_after_ms, self._beat)
+
+
+def _outdated(run_id: str, body: Body) -> Body:
+    """Nothing in place of an order for copies of this run: only the newest counts, and each may name many files."""
+    is_order = isinstance(body, KeepCopies) and body.attempt is not None and body.attempt.run_id == run_id
+    return KeepCopies() if is_order else body
 
 
 def _running(register: Register) -> dict[AttemptId, AttemptProgress | None]:

@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
     CheckpointCommitted,
     ClusterStatus,
     CompletedCheckpoint,
+    CopiesKept,
     DeclineCheckpoint,
     FirstRecord,
     Heartbeat,
@@ -34,6 +35,7 @@ from lockgate_proto.messages import (
     OperatorKeys,
     ReportBatch,
     SplitsDiscovered,
+    StandbyStatus,
     StateAnswer,
     StoryAnswer,
     SubtaskCounters,
@@ -341,6 +343,7 @@ class LeaderTerm:
     def task_manager_lost(self, task_manager: TaskManager, reason: str, *, planned: bool) -> None:
         self.slots(TaskManagerRemoved(task_manager.task_manager_id))  # first, so that its slots are not granted again
         self.queries.lost(task_manager.task_manager_id)
+        self._copies.lost(task_manager.task_manager_id)
         for runner in list(self.jobs.values()):
             runner.handle(ev.TaskManagerLost(task_manager.task_manager_id, reason, planned))
 
@@ -367,6 +370,8 @@ class LeaderTerm:
                     self.slots(AttemptEnded(name, attempt.job_key, attempt.attempt))
             case StoryAnswer() as answer:
                 self.stories.answer(name, answer)
+            case CopiesKept() as kept:
+                self._copies.reported(name, kept)
             case StateAnswer() as answer:
                 self.queries.answer(name, answer)
             case other:
@@ -430,6 +435,9 @@ class LeaderTerm:
         if runner is not None and known is not None and known.newest is not None:
             self.queries.completed(job_key, runner.record.run_id, known.newest)
             self._copies.completed(runner)
+
+    def standby_copies(self, job_key: str) -> StandbyStatus | None:
+        return self._copies.status(job_key)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 

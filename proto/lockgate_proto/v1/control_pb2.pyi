@@ -85,7 +85,7 @@ class SubtaskId(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ...) -> None: ...
 
 class TaskManagerMessage(_message.Message):
-    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye", "story", "state_answer", "reports", "sequence", "acknowledged")
+    __slots__ = ("token", "task_manager_id", "register", "heartbeat", "report", "acknowledge", "decline", "committed", "splits", "first_record", "gone", "goodbye", "story", "state_answer", "copies_kept", "reports", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class TaskManagerMessage(_message.Message):
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     STORY_FIELD_NUMBER: _ClassVar[int]
     STATE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    COPIES_KEPT_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
@@ -117,10 +118,11 @@ class TaskManagerMessage(_message.Message):
     goodbye: Goodbye
     story: StoryAnswer
     state_answer: StateAnswer
+    copies_kept: CopiesKept
     reports: ReportBatch
     sequence: int
     acknowledged: int
-    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., state_answer: _Optional[_Union[StateAnswer, _Mapping]] = ..., reports: _Optional[_Union[ReportBatch, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., state_answer: _Optional[_Union[StateAnswer, _Mapping]] = ..., copies_kept: _Optional[_Union[CopiesKept, _Mapping]] = ..., reports: _Optional[_Union[ReportBatch, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
     __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "sequence", "acknowledged")
@@ -445,6 +447,18 @@ class KeepCopies(_message.Message):
     checkpoint_id: int
     files: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.StateHandle]
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[_checkpoint_pb2.StateHandle, _Mapping]]] = ...) -> None: ...
+
+class CopiesKept(_message.Message):
+    __slots__ = ("attempt", "checkpoint_id", "files", "problem")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    checkpoint_id: int
+    files: int
+    problem: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., files: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class CancelAttempt(_message.Message):
     __slots__ = ("attempt", "reason", "cause_id")

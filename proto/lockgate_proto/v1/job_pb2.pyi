@@ -428,7 +428,7 @@ class StorageTrouble(_message.Message):
     def __init__(self, since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written", "records_read_again", "reads")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written", "records_read_again", "reads", "standby_copies")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -455,6 +455,7 @@ class JobStatus(_message.Message):
     RECORDS_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_READ_AGAIN_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_COPIES_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -481,7 +482,38 @@ class JobStatus(_message.Message):
     records_written: int
     records_read_again: int
     reads: ReadHistory
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., records_read_again: _Optional[int] = ..., reads: _Optional[_Union[ReadHistory, _Mapping]] = ...) -> None: ...
+    standby_copies: StandbyStatus
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., records_read_again: _Optional[int] = ..., reads: _Optional[_Union[ReadHistory, _Mapping]] = ..., standby_copies: _Optional[_Union[StandbyStatus, _Mapping]] = ...) -> None: ...
+
+class StandbyStatus(_message.Message):
+    __slots__ = ("wanted", "complete", "keepers")
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    KEEPERS_FIELD_NUMBER: _ClassVar[int]
+    wanted: int
+    complete: int
+    keepers: _containers.RepeatedCompositeFieldContainer[CopyStatus]
+    def __init__(self, wanted: _Optional[int] = ..., complete: _Optional[int] = ..., keepers: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ...) -> None: ...
+
+class CopyStatus(_message.Message):
+    __slots__ = ("task_manager_id", "stands_by_for", "checkpoint_id", "files", "size_bytes", "files_kept", "complete_id", "problem")
+    TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
+    STANDS_BY_FOR_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FILES_KEPT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    task_manager_id: str
+    stands_by_for: _containers.RepeatedScalarFieldContainer[str]
+    checkpoint_id: int
+    files: int
+    size_bytes: int
+    files_kept: int
+    complete_id: int
+    problem: str
+    def __init__(self, task_manager_id: _Optional[str] = ..., stands_by_for: _Optional[_Iterable[str]] = ..., checkpoint_id: _Optional[int] = ..., files: _Optional[int] = ..., size_bytes: _Optional[int] = ..., files_kept: _Optional[int] = ..., complete_id: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ReadHistory(_message.Message):
     __slots__ = ("unix_ms", "records")

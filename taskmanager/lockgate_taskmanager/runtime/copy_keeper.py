@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 
+from lockgate_common.masking import masked
 from lockgate_common.recurring_log import RecurringLog
-from lockgate_proto.messages import KeepCopies, StateHandle
+from lockgate_proto.messages import CopiesKept, KeepCopies, StateHandle
 
 from lockgate_taskmanager.state.backend import download
 from lockgate_taskmanager.state.local_copies import LocalCopies
@@ -15,12 +17,18 @@ from lockgate_taskmanager.task.program import ProgramError
 
 log = logging.getLogger(__name__)
 
+MOST_TEXT = 1_000
+"""Characters of a problem that the leader hears of."""
+
 
 class CopyKeeper:
-    """Carries out the newest order of each job, one file at a time, on a thread of its own."""
+    """Carries out the newest order of each job, one file at a time, on a thread of its own.
 
-    def __init__(self, copies: LocalCopies) -> None:
-        self._copies = copies
+    report: is called on that thread, once for each order, when nothing more is done for it.
+    """
+
+    def __init__(self, copies: LocalCopies, report: Callable[[CopiesKept], None]) -> None:
+        self._copies, self._report = copies, report
         self._orders: OrderedDict[str, KeepCopies] = OrderedDict()  # waiting, by run id
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -45,23 +53,40 @@ class CopyKeeper:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        while self._wait():
+            for _ in self.steps():
+                pass
+
+    def _wait(self) -> bool:
+        """For an order. False when this ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopping or bool(self._orders))
+            return not self._is_stopping
+
+    def steps(self) -> Iterator[None]:
+        """Carries out what waits; one step for each file that is fetched. Raises nothing."""
         while (found := self._next()) is not None:
             run_id, order = found
+            problem = ""
             try:
-                self._carry_out(run_id, order)
+                yield from self._carry_out(run_id, order)
             except (ProgramError, OSError, ValueError) as error:
                 if not self._is_outdated(run_id):  # the files of a subsumed checkpoint are gone
+                    problem = masked(str(error))[:MOST_TEXT]
                     text = "no local copies of checkpoint %d of run %s: %s"
                     self._trouble.warning(log, run_id, text, order.checkpoint_id, run_id, error)
             except Exception:
+                problem = "internal error of the task manager, see its log"
                 log.exception("internal error while keeping copies of run %s", run_id)
+            if order.checkpoint_id:
+                here = self._copies.count(run_id, order.files)
+                self._report(CopiesKept(order.attempt, order.checkpoint_id, here, problem))
 
     def _next(self) -> tuple[str, KeepCopies] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_stopping or bool(self._orders))
-            return None if self._is_stopping else self._orders.popitem(last=False)
+            return None if self._is_stopping or not self._orders else self._orders.popitem(last=False)
 
-    def _carry_out(self, run_id: str, order: KeepCopies) -> None:
+    def _carry_out(self, run_id: str, order: KeepCopies) -> Iterator[None]:
         if not order.checkpoint_id:
             self._copies.forget_run(run_id)
             return
@@ -69,7 +94,7 @@ class CopyKeeper:
             if self._is_outdated(run_id):
                 return
             self._fetch(run_id, order.checkpoint_id, handle)
-        log.debug("run %s: every file of checkpoint %d is here", run_id, order.checkpoint_id)
+            yield
 
     def _is_outdated(self, run_id: str) -> bool:
         """A newer snapshot is wanted, or nothing any more."""

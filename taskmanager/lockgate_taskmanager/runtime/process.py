@@ -114,7 +114,7 @@ def _take_part(
     manager.on_prepare = warmup.learn
     copies = LocalCopies(ScratchFolder(Path(settings.work_dir), COPIES_PREFIX))
     use_copies(copies)
-    keeper = CopyKeeper(copies)
+    keeper = CopyKeeper(copies, manager.report_copies)
     manager.on_copies = keeper.keep
     retrieval = LeaderRetrieval(zookeeper, settings.cluster, manager.on_leader)
     page = task_manager_page(manager, settings, lambda: retrieval.is_connected)

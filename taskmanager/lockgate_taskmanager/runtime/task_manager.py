@@ -11,6 +11,7 @@ from typing import Any
 from lockgate_common.clock import monotonic_ms
 from lockgate_common.proof import new_instance
 from lockgate_proto.messages import (
+    CopiesKept,
     FailureCause,
     KeepCopies,
     LeaderRecord,
@@ -123,6 +124,10 @@ class TaskManager:
         running, progress = self.deployments.running(), self.deployments.progress()
         slots, pid = self._settings.slots, os.getpid()
         return Register(self.exchange_address, slots, pid, running, self._incarnation, progress, own_release())
+
+    def report_copies(self, report: CopiesKept) -> None:
+        """Says which copies are here. Never blocks, from any thread."""
+        self._control.send(report)
 
     def _report(self, body: Any, company: Company = ALONE) -> None:
         self._control.send(body, company)

@@ -73,6 +73,12 @@ class LocalCopies:
                 del self._runs[oldest]
             return [handle for name, handle in wanted.items() if name not in known]
 
+    def count(self, run_id: str, handles: Iterable[StateHandle]) -> int:
+        """Of how many of these there are copies, not verified."""
+        with self._lock:
+            known = self._runs.get(run_id, {})
+            return sum(_name(handle) in known for handle in handles)
+
     def forget_run(self, run_id: str) -> None:
         """Drops every copy of a run that has ended, for good."""
         with self._lock:

@@ -9,6 +9,7 @@ import pytest
 from lockgate_proto import messages as m
 from lockgate_web import live
 from lockgate_web.live import PAGE, graph_json, live_json, overview_json, snapshots_json, subtasks_json
+from lockgate_web.schemas import SCHEMAS
 
 from lockgate import shapes
 
@@ -114,3 +115,13 @@ def test_a_page_of_ten_thousand_subtasks_is_small() -> None:
     assert (page["total"], len(page["subtasks"]), page["subtasks"][0]["subtask"]) == (10_000, 50, 9_950)
     assert len(subtasks_json(large, "", 0)["subtasks"]) == PAGE
     assert subtasks_json(large, "b", 0)["total"] == 0
+
+
+def test_standby_copies_are_shown_as_the_schemas_say() -> None:
+    standby = m.StandbyStatus(2, 1, (m.CopyStatus("tm", ("other",), 3, 2, 9, 1, problem="the disk is full"),))
+    found = live_json(replace(LOOP, standby_copies=standby))["standby_copies"]
+    assert (found["wanted"], found["complete"]) == (2, 1)
+    (keeper,) = found["keepers"]
+    assert keeper.keys() == SCHEMAS["CopyKeeper"]["properties"].keys()
+    assert (keeper["files_kept"], keeper["complete_checkpoint"]) == (1, None)
+    assert live_json(LOOP)["standby_copies"] is None

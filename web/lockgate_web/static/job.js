@@ -105,12 +105,19 @@ function headOf(model) {
       tile("Last checkpoint", last ? `${last.id}` : "none yet",
         last ? `${size(last.size_bytes)} in ${millis(last.duration_ms)}, ${ago(last.triggered_unix_ms)}` : words(status.checkpoints.mode),
         `${status.checkpoints.completed} completed, ${status.checkpoints.aborted} aborted`),
+      status.standby_copies ? standbyTile(status.standby_copies) : null,
       tile("Leader", `token ${status.token}`, status.leader),
       tile("Submitted", ago(status.submitted_unix_ms), moment(status.submitted_unix_ms), status.ended_unix_ms ? `ended ${moment(status.ended_unix_ms)}` : "")),
     status.message ? h("p", { class: "notice" }, status.message) : null,
     status.straggler ? h("p", { class: "notice" }, status.straggler) : null,
     status.error ? h("p", { class: "notice error" }, `${status.state === "FAILED" ? "Error" : "Last failure"}: ${status.error}`) : null,
   ];
+}
+
+// How many have every file of the newest checkpoint, and why others lack some.
+function standbyTile({ wanted, complete, keepers }) {
+  const lacking = keepers.find((keeper) => keeper.problem);
+  return tile("Standby copies", `${complete} of ${wanted}`, "complete", lacking ? `${lacking.task_manager}: ${lacking.problem}` : null);
 }
 
 // Of the job's own code, as text.

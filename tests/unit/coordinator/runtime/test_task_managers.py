@@ -112,6 +112,16 @@ def test_messages_acknowledged_in_passing_are_not_resent(testing: TestingRegistr
     assert read(testing.connect(RUNS))[1:] == []
 
 
+def test_of_orders_for_copies_only_the_newest_of_a_run_is_kept_for_the_next_stream(testing: TestingRegistry) -> None:
+    testing.connect()
+    files = (m.StateHandle(path="file:///a", checksum="sha256:a"),)
+    other = m.KeepCopies(m.AttemptId("other", "another", 1), 1, files)
+    orders = [m.KeepCopies(RUNS, 1, files), other, m.CancelAttempt(RUNS), m.KeepCopies(RUNS, 2, files)]
+    for order in orders:
+        testing.registry.send("tm", order)
+    assert read(testing.connect())[1:] == [(1, m.KeepCopies()), (2, other), (3, orders[2]), (4, orders[3])]
+
+
 def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRegistry) -> None:
     ran, gone = m.SubtaskReport(m.SubtaskId(RUNS, "count", 0), m.SubtaskPhase.SUBTASK_RUNNING), m.AttemptGone(RUNS)
     link = testing.connect(RUNS)

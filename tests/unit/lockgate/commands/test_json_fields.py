@@ -20,6 +20,7 @@ STATUS = m.JobStatus(
     subtasks=(m.SubtaskStatusView("v", 0, "tm", "RUNNING"),),
     last_checkpoint=CHECKPOINT,
     storage_trouble=m.StorageTrouble(1, "away"),
+    standby_copies=m.StandbyStatus(1, 0, (m.CopyStatus("tm"),)),
     failure=m.JobFailure(m.FailureCause.FAULT, "v", 0, m.FailurePlace("o", "c", (m.SplitRange("s", 0, 1),)), 1, 1),
 )
 CLUSTER = m.ClusterStatus(

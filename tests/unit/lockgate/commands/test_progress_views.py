@@ -48,6 +48,24 @@ def test_a_job_shows_how_busy_its_subtasks_are() -> None:
     assert views.job_text(without).split("\n\n")[2].split()[-5:] == ["-"] * 5
 
 
+def test_a_job_shows_which_standby_copies_are_complete() -> None:
+    keepers = (
+        m.CopyStatus("tm-c", ("tm-a", "tm-b"), 12, 7, 3_000_000, 7, 12),
+        m.CopyStatus("tm-d", ("tm-a",), 12, 4, 2_000_000, 1, 9, "the disk\x1b is full"),
+        m.CopyStatus("tm-a", (), 12, 3, 1_000_000),
+    )
+    text = views.job_text(replace(STATUS, standby_copies=m.StandbyStatus(4, 2, keepers)))
+    (part,) = (part for part in text.split("\n\n") if part.startswith("standby"))
+    first, _, complete, lacking, busy, problem = part.splitlines()
+    assert first == "standby copies: 2 of 4 have every file of the newest checkpoint"
+    assert complete.split() == ["tm-c", "tm-a,", "tm-b", "12", "7", "of", "7", "2.9", "MiB", "12"]
+    assert lacking.split()[2:6] == ["12", "1", "of", "4"]
+    assert busy.split()[1:5] == ["-", "12", "?", "of"]
+    assert problem.startswith("tm-d lacks copies: the disk")
+    assert "\x1b" not in text
+    assert "standby" not in views.job_text(STATUS)
+
+
 def test_a_job_without_anything_yet_can_be_shown() -> None:
     empty = m.JobStatus("k", state=m.JobState.WAITING_FOR_SLOTS, message="needs 2 slots")
     assert "waiting for slots" in views.progress_text(empty)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lockgate_common import storage as filesystem
 from lockgate_common.storage import Location
-from lockgate_proto.messages import AttemptId, KeepCopies, StateHandle
+from lockgate_proto.messages import AttemptId, CopiesKept, KeepCopies, StateHandle
 from lockgate_taskmanager.runtime.copy_keeper import CopyKeeper
 from lockgate_taskmanager.state import local_copies
 from lockgate_taskmanager.state.backend import FileBackend, download, load, load_ranges, use_copies
@@ -150,7 +151,8 @@ def test_a_standby_fetches_what_it_lacks_and_drops_what_is_outdated(
     copies: LocalCopies, storage: Path, tmp_path: Path
 ) -> None:
     first, second = store(storage, 1, b"first", run=""), store(storage, 2, b"second", run="")
-    keeper, attempt = CopyKeeper(copies), AttemptId("job", RUN, 1)
+    reports = list[CopiesKept]()
+    keeper, attempt = CopyKeeper(copies, reports.append), AttemptId("job", RUN, 1)
     keeper.start()
     try:
         keeper.keep(KeepCopies(attempt, 1, (first,)))
@@ -166,6 +168,33 @@ def test_a_standby_fetches_what_it_lacks_and_drops_what_is_outdated(
         poll(lambda: files(tmp_path) == [])
     finally:
         keeper.stop()
+    assert reports[:3] == [CopiesKept(attempt, 1, 1), CopiesKept(attempt, 2, 2), CopiesKept(attempt, 3, 1)]
+
+
+def test_a_standby_says_what_it_lacks_and_why(copies: LocalCopies, storage: Path) -> None:
+    there, gone = store(storage, 1, b"there", run=""), store(storage, 2, b"gone", run="")
+    reports = list[CopiesKept]()
+    keeper, attempt = CopyKeeper(copies, reports.append), AttemptId("job", RUN, 1)
+    keeper.keep(KeepCopies(attempt, 1, (there, replace(gone, path=f"{gone.path}-never"))))
+    assert len(list(keeper.steps())) == 1
+    (report,) = reports
+    assert (report.checkpoint_id, report.files) == (1, 1)
+    assert "never" in report.problem
+    keeper.keep(KeepCopies(attempt))
+    assert list(keeper.steps()) == []
+    assert reports == [report], "nothing is said about a job that has ended"
+
+
+def test_an_order_that_a_newer_one_replaces_ends_after_the_file_at_hand(copies: LocalCopies, storage: Path) -> None:
+    first, second = store(storage, 1, b"first", run=""), store(storage, 2, b"second", run="")
+    reports = list[CopiesKept]()
+    keeper, attempt = CopyKeeper(copies, reports.append), AttemptId("job", RUN, 1)
+    keeper.keep(KeepCopies(attempt, 1, (first, second)))
+    steps = keeper.steps()
+    next(steps)
+    keeper.keep(KeepCopies(attempt, 2, (second,)))
+    assert len(list(steps)) == 1
+    assert reports == [CopiesKept(attempt, 1, 1), CopiesKept(attempt, 2, 1)]
 
 
 @pytest.mark.usefixtures("copies")
