@@ -711,6 +711,11 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "copies_unchecked",
+        "comparing local copies of state files with their hashes",
+        (f"{_SIMULATION}::test_copies_that_are_lost_wrong_or_late_change_no_result",),
+    ),
+    Mutant(
         "adopted_splits_forgotten",
         "that an adopted source keeps the splits of a dead leader",
         (

@@ -51,6 +51,7 @@ class SimulatedJob:
     at_a_time: int = 1
     stragglers: StragglerReplacement | None = None
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART
+    replicas: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -93,6 +94,7 @@ class SimulatedJob:
             restart=RestartStrategy(ExponentialRestart(50, 500, 2.0, 0.2, 5_000)),
             straggler_replacement=self.stragglers,
             leader_failover=self.failover,
+            standby_replicas=self.replicas,
         )
 
     @cached_property

@@ -32,6 +32,7 @@ KINDS: dict[str, Callable[[int], Scenario]] = {
     "flaky": drawn.flaky_scenario,
     "storage": drawn.storage_scenario,
     "damaged": drawn.damaged_scenario,
+    "copies": drawn.copies_scenario,
     "rivals": drawn.rivals_scenario,
     "sick": drawn.sick_scenario,
     "slow": drawn.slow_scenario,

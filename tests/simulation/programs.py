@@ -100,7 +100,11 @@ class Frozen:
         self.program.host.point("before a state file")
         self.program.host.storage.write(path, content)
         self.program.host.point("after a state file")
-        return StateHandle(path=path, size_bytes=1, checksum=checksum_of(content), **fields)
+        handle = StateHandle(path=path, size_bytes=1, checksum=checksum_of(content), **fields)
+        attempt = self.program.context.subtask.attempt
+        if self.program.model.graph.standby_replicas and attempt is not None:
+            self.program.host.stored(attempt.run_id, self.checkpoint_id, handle, content)
+        return handle
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class Program:
             for state in restore.operators:
                 for handle in (state.handle, *state.increments):
                     assert handle is not None
-                    self.load(state, self.host.storage.read(handle) if handle.path else handle.inline)
+                    self.load(state, self.host.read(handle) if handle.path else handle.inline)
         return self._prologue() if self.is_source else Batch()
 
     def load(self, state: OperatorState, content: Any) -> None:

@@ -191,6 +191,18 @@ def damaged_scenario(seed: int) -> Scenario:
     return Scenario(seed, jobs=choice.choice((1, 2)), faults=faults, metadata_in_files=choice.random() < 0.5)
 
 
+def copies_scenario(seed: int) -> Scenario:
+    """Task managers die and the storage is away or slow, where copies are kept that get lost, damaged or late."""
+    choice = random.Random(seed)
+    harm = ("spoil_copies", "spoil_copies", "fill_disk")
+    faults = [(choice.uniform(0, 1_200), choice.choice(harm)) for _ in range(4)]
+    for at in (choice.uniform(250, 700), choice.uniform(700, 1_500)):
+        if choice.random() < 0.4:
+            faults.append((at - choice.uniform(0, 40), choice.choice(("lose_storage", "slow_storage"))))
+        faults.append((at, choice.choice(("kill_task_manager", "kill_task_manager", "break_channel", "kill_leader"))))
+    return Scenario(seed, task_managers=3, faults=tuple(faults), replicas=choice.choice((1, 2)))
+
+
 def rivals_scenario(seed: int) -> Scenario:
     """Two clients submit two jobs under one key, and the leader may die meanwhile."""
     choice = random.Random(seed)

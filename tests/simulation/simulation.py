@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import traceback
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from lockgate_proto.messages import (
 )
 
 from tests.simulation.coordinator import FOLLOW_MS, PATIENCE_MS, SimulatedCoordinator, installed
+from tests.simulation.copies import Disks
 from tests.simulation.exchange import Exchange
 from tests.simulation.job import SimulatedJob
 from tests.simulation.network import ControlStream
@@ -53,7 +55,7 @@ class Scenario:
     UNALIGNED stays aligned, None: by the seed; metadata_in_files: a leader needs the storage to recover a job; rival:
     a second client submits another graph under the key of each job; sick: what is wrong with the last job alone, "data"
     that it refuses, or a "defect" of the coordinator; tolerable: failed checkpoints in a row; reattach: running
-    attempts are adopted by new leaders.
+    attempts are adopted by new leaders. replicas: standby copies of each job.
     """
 
     seed: int
@@ -77,6 +79,7 @@ class Scenario:
     sick: str = ""
     tolerable: int = 3
     reattach: bool = False
+    replicas: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Outcome:
     digest: int
     steps: tuple[Step, ...] = field(default=(), repr=False)
     task_manager_steps: tuple[Step, ...] = field(default=(), repr=False)
+    copies_read: int = 0
 
 
 class Run:
@@ -121,6 +125,7 @@ class Run:
         self.server = ObservedZooKeeper(world)
         self.server.on_leader = self._leader_changed
         self.storage, self.outputs = Storage(world), Outputs()
+        self.disks = Disks(world, self.storage)
         drawn = random.Random(scenario.seed)
         names = [f"job-{n}" for n in range(scenario.jobs)]
         patience_ms = scenario.patience_ms
@@ -132,6 +137,7 @@ class Run:
                 mode=scenario.mode,
                 tolerable=scenario.tolerable,
                 aligned_timeout_ms=patience_ms,
+                replicas=scenario.replicas,
             )
             for name in names
         }
@@ -209,6 +215,7 @@ class Run:
             world.digest,
             tuple(self.steps),
             tuple(self.task_manager_steps),
+            self.disks.reads,
         )
 
     def _state(self) -> str:
@@ -245,6 +252,7 @@ class Run:
             name,
             self._pids,
             self.storage,
+            self.disks,
             self.outputs,
             self.exchange,
             self.plan,
@@ -510,6 +518,16 @@ class Run:
         """A file of the newest checkpoint of a job can never be read again."""
         self.storage.trouble.damaged |= self.oracle.needed_now(self.world.random)
 
+    def spoil_copies(self) -> None:
+        """Copies on the disk of a task manager are lost or damaged."""
+        self.disks.spoil(self.world.random.choice(list(self.task_managers.values())).disk)
+
+    def fill_disk(self) -> None:
+        """The disk of a task manager has no room for copies for a while."""
+        disk = self.world.random.choice(list(self.task_managers.values())).disk
+        disk.is_full = True
+        self.world.schedule(self.world.delay(100, 1_500), lambda: setattr(disk, "is_full", False))
+
     def break_channel(self) -> None:
         """A channel between two subtasks breaks."""
         self.exchange.cut()
@@ -551,5 +569,5 @@ def simulate(scenario: Scenario) -> Outcome:
     more = replacements(run.world)
     if scenario.metadata_in_files:
         more.append((persistence, "INLINE_METADATA_BYTES", 0))
-    with installed(run.world, more):
+    with contextlib.closing(run.disks), installed(run.world, more):
         return run.go()

@@ -139,23 +139,29 @@ class SimulatedFiles:
 class SimulatedBackend:
     """A lockgate_taskmanager.state.backend.Backend: where the records in flight of a snapshot go."""
 
-    def __init__(self, storage: Storage, directory: str, prefix: str) -> None:
-        self._storage, self._directory, self._prefix = storage, directory, prefix
+    def __init__(
+        self, storage: Storage, directory: str, prefix: str, on_stored: Callable[[int, StateHandle, Any], None]
+    ) -> None:
+        """on_stored: called with the checkpoint, the handle and the content of each file."""
+        self._storage, self._directory, self._prefix, self._on_stored = storage, directory, prefix, on_stored
 
     def writer(self, checkpoint_id: int) -> SnapshotWriter:
-        return cast("SnapshotWriter", _Writer(self._storage, f"{self._directory}/chk-{checkpoint_id}/{self._prefix}"))
+        prefix = f"{self._directory}/chk-{checkpoint_id}/{self._prefix}"
+        return cast("SnapshotWriter", _Writer(self._storage, prefix, partial(self._on_stored, checkpoint_id)))
 
 
 class _Writer:
-    def __init__(self, storage: Storage, prefix: str) -> None:
-        self._storage, self._prefix = storage, prefix
+    def __init__(self, storage: Storage, prefix: str, on_stored: Callable[[StateHandle, Any], None]) -> None:
+        self._storage, self._prefix, self._on_stored = storage, prefix, on_stored
         self._stored: list[str] = []
 
     def store(self, name: str, data: pa.Buffer) -> StateHandle:
         path, content = f"{self._prefix}-{name}.state", data.to_pybytes()
         self._storage.write(path, content)
         self._stored.append(path)
-        return StateHandle(path=path, size_bytes=len(content), checksum=checksum_of(content))
+        handle = StateHandle(path=path, size_bytes=len(content), checksum=checksum_of(content))
+        self._on_stored(handle, content)
+        return handle
 
     def undo(self) -> None:
         for path in self._stored:

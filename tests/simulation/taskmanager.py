@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from lockgate_proto.messages import (
     Deploy,
     DrainSources,
     Heartbeat,
+    KeepCopies,
     LeaderRecord,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -36,6 +38,7 @@ from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.runtime import (
+    copy_keeper,
     deployments,
     effort,
     faults,
@@ -50,6 +53,7 @@ from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
 from lockgate_taskmanager.runtime.report_batches import ALONE, REPORTS, Company, ReportBatches
 from lockgate_taskmanager.runtime.stories import Stories
 
+from tests.simulation.copies import Disks, Keeper
 from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
 from tests.simulation.network import ControlStream
 from tests.simulation.programs import SimulatedPrograms
@@ -134,6 +138,7 @@ class SimulatedTaskManager(Process):
         name: str,
         pid: int,
         storage: Storage,
+        disks: Disks,
         outputs: Outputs,
         exchange: Exchange,
         plan: TaskPlan,
@@ -145,6 +150,8 @@ class SimulatedTaskManager(Process):
         self.id, self.pid = name, pid
         self.address = f"{name}:{pid}"
         self.storage, self.outputs, self.exchange, self.plan = storage, outputs, exchange, plan
+        self._disks, self.disk = disks, disks.disk()
+        self.keeper = Keeper(self, self.disk, self.report)
         self.tokens, self.registry = TokenFence(), GateRegistry()
         self.deployments = SimulatedDeployments(
             name,
@@ -178,6 +185,18 @@ class SimulatedTaskManager(Process):
     def fence(self) -> int:
         """The highest token seen."""
         return self.tokens.highest
+
+    def stored(self, run_id: str, checkpoint_id: int, handle: StateHandle, content: Any) -> None:
+        """A state file was written to the storage: a copy stays here."""
+        self._disks.store_beside(self.disk, run_id, checkpoint_id, handle, content)
+
+    def read(self, handle: StateHandle) -> Any:
+        """The content of a state file. Raises StateUnreadable, OSError."""
+        return self._disks.read(self.disk, handle)
+
+    def download(self, handle: StateHandle, file: Path) -> None:
+        """To a new file. Raises StateUnreadable, OSError."""
+        self._disks.download(handle, file)
 
     # -- the leader ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +341,10 @@ class SimulatedTaskManager(Process):
             if body.attempt is None or body.graph is None or not 0 < body.slots <= SLOTS:
                 self.world.violate(f"{self.name} is to prepare {body.slots} slots for {body.attempt}")
             return
-        self.deployments.handle(body)
+        if isinstance(body, KeepCopies):
+            self.keeper.keep(body)
+        else:
+            self.deployments.handle(body)
         self.point(f"handled {type(body).__name__}")
 
     def subtasks(self) -> Iterator[SimulatedSubtask]:
@@ -369,11 +391,18 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
     def executor(*arguments: Any, **options: Any) -> SimulatedExecutor:
         return SimulatedExecutor(*arguments, process=process(), **options)
 
-    def backend(_: Any, directory: str, prefix: str, __: str) -> SimulatedBackend:
-        return SimulatedBackend(process().storage, directory, prefix)
+    def backend(_: Any, directory: str, prefix: str, copied_run: str) -> SimulatedBackend:
+        def stored(checkpoint_id: int, handle: StateHandle, content: Any) -> None:
+            if copied_run:
+                process().stored(copied_run, checkpoint_id, handle, content)
+
+        return SimulatedBackend(process().storage, directory, prefix, stored)
 
     def load(handle: StateHandle) -> pa.Buffer:
-        return pa.py_buffer(process().storage.read(handle))
+        return pa.py_buffer(process().read(handle))
+
+    def download(handle: StateHandle, file: Path) -> None:
+        process().download(handle, file)
 
     found: list[tuple[Any, str, Any]] = [
         (deployments, "SubtaskTask", SimulatedSubtask),
@@ -384,5 +413,6 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
         (in_flight, "make_backend", backend),
         (in_flight, "load", load),
         (faults, "point", reached),
+        (copy_keeper, "download", download),
     ]
     return found + [(module, "time", clock(world)) for module in (effort, snapshots, subtask_task, uploads)]

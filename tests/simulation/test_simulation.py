@@ -30,6 +30,7 @@ from tests.simulation.scenarios import (
     at_points,
     broken_writes_scenario,
     cancelled_scenario,
+    copies_scenario,
     damaged_scenario,
     double_death_scenario,
     dying_leaders_scenario,
@@ -195,6 +196,21 @@ def test_paths_that_are_cut_without_a_sound_lose_nothing() -> None:
 def test_a_storage_that_is_away_or_slow_restarts_nothing() -> None:
     for seed in range(SEEDS // 15):
         _hold(storage_scenario(seed), "storage", attempts=1)
+
+
+def test_copies_that_are_lost_wrong_or_late_change_no_result() -> None:
+    assert sum(_hold(copies_scenario(seed), "copies").copies_read for seed in range(SEEDS // 15)) > SEEDS // 30
+
+
+def test_a_job_restarts_from_copies_while_its_storage_is_away() -> None:
+    """Without copies it takes one attempt after the other, until the storage is back."""
+    faults = ((600.0, "lose_storage"), (610.0, "break_channel"))
+    with_copies, without = (
+        [simulate(Scenario(seed, task_managers=3, faults=faults, replicas=replicas)) for seed in range(12)]
+        for replicas in (1, 0)
+    )
+    assert sum(outcome.copies_read > 0 for outcome in with_copies) >= 5
+    assert sum(outcome.attempts for outcome in with_copies) < sum(outcome.attempts for outcome in without)
 
 
 @pytest.mark.slow

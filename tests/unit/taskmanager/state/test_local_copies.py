@@ -85,7 +85,7 @@ def test_copies_of_the_newest_checkpoint_and_of_later_ones_stay(
     assert copies.verified(next_one) is not None, "another run's checkpoints say nothing about this one's"
 
 
-@pytest.mark.parametrize("damage", [b"some stat", b"some stale", b""])
+@pytest.mark.parametrize("damage", [b"some stat", b"some stale", b"some stale state", b""])
 @pytest.mark.usefixtures("copies")
 def test_a_damaged_copy_is_dropped_and_the_storage_is_read(damage: bytes, storage: Path, tmp_path: Path) -> None:
     handle = store(storage, 1, b"some state")
