@@ -22,6 +22,7 @@ from pathlib import Path
 import grpc
 from google.protobuf.message import Message
 from lockgate_common.security import Credentials, load_secret
+from lockgate_proto.release import OLDEST_REVISION, REVISION
 from lockgate_proto.v1 import checkpoint_pb2, control_pb2, control_pb2_grpc
 from lockgate_taskmanager.runtime.report_batches import SUBTASKS_A_MS
 
@@ -76,6 +77,7 @@ class PlayedTaskManager:
                 running=running,
                 progress=progress,
                 incarnation=self._name,
+                release=control_pb2.Release(revision=REVISION, oldest=OLDEST_REVISION),
             )
         )
         call = stub.Connect(metadata=self._metadata)

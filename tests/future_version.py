@@ -13,7 +13,7 @@ ROOMS = ("proto", "common", "ha", "coordinator", "taskmanager", "devtools", "web
 VERSION = "9.0.0"
 _RELEASE = "proto/lockgate_proto/release.py"
 _CHANGES = (
-    (_RELEASE, "\nREVISION = 1\n", "\nREVISION = 2\n"),
+    (_RELEASE, "\nREVISION = 2\n", "\nREVISION = 3\n"),
     (_RELEASE, "\nRECORD_FORMAT = 1\n", "\nRECORD_FORMAT = 2\n"),
     ("coordinator/lockgate_coordinator/checkpoint/content.py", "\nFORMAT_VERSION = 1\n", "\nFORMAT_VERSION = 2\n"),
 )
@@ -53,8 +53,8 @@ class FutureVersion:
         return os.pathsep.join(str(self._folder / room) for room in ROOMS)
 
     def work_only_with_itself(self) -> None:
-        """Processes that are started from now on refuse revision 1 of the messages."""
-        self.change(_RELEASE, "\nOLDEST_REVISION = 1\n", "\nOLDEST_REVISION = 2\n")
+        """Processes that are started from now on refuse revision 2 of the messages."""
+        self.change(_RELEASE, "\nOLDEST_REVISION = 2\n", "\nOLDEST_REVISION = 3\n")
 
     def change(self, file: str, before: str, after: str) -> None:
         path = self._folder / file

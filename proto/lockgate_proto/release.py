@@ -14,10 +14,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lockgate_proto.messages import Release
 
-REVISION = 1
-"""Of the messages between processes."""
+REVISION = 2
+"""Of the messages between processes.
 
-OLDEST_REVISION = 1
+2: ChannelState.moved. Who does not know it gives records in flight to a subtask that does not own their keys.
+"""
+
+OLDEST_REVISION = 2
 """The lowest revision that this version works with."""
 
 RECORD_FORMAT = 1

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from lockgate_proto import messages as m
 from lockgate_proto.codec import to_pb
+from lockgate_proto.release import own_release
 
 from tests.fuzz.target import CASE_S
 
@@ -46,7 +47,7 @@ class Granted:
             case "ServerReflection/ServerReflectionInfo":
                 return [reflection_pb2.ServerReflectionRequest(list_services="")]
             case "ControlService/Connect":
-                register = m.Register("127.0.0.1:9", 1, 1, (), "granted")
+                register = m.Register("127.0.0.1:9", 1, 1, (), "granted", release=own_release())
                 leaves = m.TaskManagerMessage(1, "granted", m.Goodbye())
                 return [to_pb(m.TaskManagerMessage(0, "granted", register)), to_pb(leaves)]
             case "FollowService/Follow":

@@ -36,6 +36,7 @@ from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_ha.embedded import EmbeddedZooKeeper
 from lockgate_proto import messages as m
 from lockgate_proto.codec import to_pb
+from lockgate_proto.release import own_release
 from lockgate_proto.rpc import CHANNEL_OPTIONS, LEADER, call
 from lockgate_taskmanager.exchange.elements import ChannelId, to_message
 from lockgate_taskmanager.exchange.fencing import TokenFence
@@ -200,7 +201,7 @@ def _first(method: MethodDescriptor) -> bytes:
     """What a stream begins with."""
     firsts = {
         "TaskManagerMessage": m.TaskManagerMessage(
-            0, "tm1", m.Register("127.0.0.1:9", 2, 1, (_ATTEMPT,), "incarnation")
+            0, "tm1", m.Register("127.0.0.1:9", 2, 1, (_ATTEMPT,), "incarnation", release=own_release())
         ),
         "StreamElement": m.StreamElement(m.ChannelOpen(1, m.SubtaskId(_ATTEMPT, "words", 0), _RECEIVER)),
     }

@@ -34,6 +34,7 @@ from lockgate_proto.messages import (
     TaskManagerMessage,
     TriggerCheckpoint,
 )
+from lockgate_proto.release import own_release
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
@@ -227,7 +228,7 @@ class SimulatedTaskManager(Process):
             return
         self._heard, self._takes_batches = self.world.now, False
         running, progress = self.deployments.running(), self.deployments.progress()
-        self._send(Register(self.address, SLOTS, self.pid, running, self.address, progress))
+        self._send(Register(self.address, SLOTS, self.pid, running, self.address, progress, own_release()))
         for sequence, body in self._session.unacknowledged():
             self._send(body, sequence)
 

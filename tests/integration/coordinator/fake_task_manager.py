@@ -12,6 +12,7 @@ import grpc
 from lockgate_common.security import Credentials
 from lockgate_proto import messages as m
 from lockgate_proto.layout import layout_of
+from lockgate_proto.release import own_release
 from lockgate_proto.rpc import call
 
 from tests.layouts import places
@@ -93,7 +94,11 @@ class FakeTaskManager:
             self._fleet.members.append(self)
         before = len(self.received)
         self._channel = self._credentials.channel(address)
-        self.send(m.Register(self.exchange, self.slots, self.pid, tuple(self.running), self.incarnation))
+        self.send(
+            m.Register(
+                self.exchange, self.slots, self.pid, tuple(self.running), self.incarnation, release=own_release()
+            )
+        )
         answers = call(self._channel, "ControlService", "Connect")(
             self._requests(self._outbox), metadata=self._credentials.metadata()
         )

@@ -25,6 +25,7 @@ from lockgate_proto.messages import (
     RestartStrategy,
     TaskManagerMessage,
 )
+from lockgate_proto.release import own_release
 
 from tests.unit.coordinator.driver import Driver
 from tests.unit.coordinator.jobs import word_count
@@ -147,7 +148,7 @@ class Registry:
 
     def connect(self, pid: int = 1) -> TaskManagerLink:
         link = TaskManagerLink("test")
-        messages = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}")
+        messages = Register(f"host:{pid}", 2, pid, incarnation=f"process {pid}", release=own_release())
         self.registry.register(Registration("tm-a", messages, link, TOKEN))
         return link
 

@@ -49,7 +49,7 @@ class TestingRegistry:
         acknowledged: int = 0,
         incarnation: str = "the first",
         name: str = "tm",
-        release: m.Release | None = None,
+        release: m.Release | None = own_release(),  # noqa: B008 - immutable
         token: int = TOKEN,
     ) -> TaskManagerLink:
         """A process with the same address and pid each time."""
@@ -192,6 +192,17 @@ def test_a_task_manager_of_a_version_that_does_not_fit_is_refused_in_words(testi
     assert "task manager tm runs Lockgate 9.0" in reason
     assert "upgrade this coordinator first" in reason
     assert testing.registry.all() == ()
+
+
+@pytest.mark.parametrize("release", [None, m.Release("0.1.0", 1, 1)])
+def test_a_task_manager_that_would_give_moved_records_to_the_wrong_subtask_is_refused(
+    testing: TestingRegistry, release: m.Release | None
+) -> None:
+    """Revision 1 does not know ChannelState.moved, which a Deploy at another parallelism has."""
+    code, reason = testing.connect(release=release).end or (None, "")
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "with revision 1 of the messages" in reason
+    assert "upgrade task manager tm to" in reason
 
 
 def test_task_managers_that_cannot_exchange_records_are_not_registered_together(testing: TestingRegistry) -> None:
