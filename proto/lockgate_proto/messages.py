@@ -202,6 +202,7 @@ class DeclineCause(IntEnum):
 
     DECLINE_CAUSE_UNSPECIFIED = 0
     STORAGE_FAILED = 1
+    REPLAYING = 2
 
 
 class QueryOutcome(IntEnum):

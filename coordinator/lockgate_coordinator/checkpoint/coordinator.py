@@ -327,6 +327,10 @@ class CheckpointCoordinator:
     def _declined(self, decline: DeclineCheckpoint, now_ms: int) -> list[CheckpointEffect]:
         pending = self._pending.find(decline.checkpoint_id)
         subtask = decline.subtask
+        if decline.cause is DeclineCause.REPLAYING:
+            if subtask is not None and subtask.attempt == self._attempt:
+                self._failures.forgiven(decline.checkpoint_id, (subtask.vertex_id, subtask.subtask))
+            return []
         is_storage = decline.cause is DeclineCause.STORAGE_FAILED
         if pending is None and subtask is not None and is_storage and subtask.attempt == self._attempt:
             key = (subtask.vertex_id, subtask.subtask)

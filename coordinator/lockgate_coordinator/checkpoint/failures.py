@@ -4,7 +4,8 @@ Only failures of the job itself count: it declined, or took too long. A storage 
 restart helps, so the attempt runs on, and the status reports what it waits for. Failures of the leader do not count.
 
 An expired checkpoint may be either. Its subtasks are notified, and those that were still storing their snapshot report
-that. Until all missing subtasks have reported, or ANSWER_MS have passed, the cause is in doubt.
+that. Until all missing subtasks have reported, or ANSWER_MS have passed, the cause is in doubt. If one of them reports
+that it still processes records in flight from before a change of parallelism, the checkpoint does not count.
 """
 
 from __future__ import annotations
@@ -115,6 +116,15 @@ class CheckpointFailures:
         if not doubt.missing:
             self._doubt = None
             self.failed(Fault.STORAGE, reason)
+
+    def forgiven(self, checkpoint_id: int, subtask: SubtaskKey) -> None:
+        """A subtask reports that it was still replaying records in flight when that checkpoint expired.
+
+        One is enough: the others wait for the barrier behind those records. A restart would replay them anew.
+        """
+        doubt = self._doubt
+        if doubt is not None and doubt.checkpoint_id == checkpoint_id and subtask in doubt.missing:
+            self._doubt = None
 
     def overdue(self, now_ms: int) -> str:
         """The reason, if there are too many because subtasks have not blamed the storage in time; else ""."""

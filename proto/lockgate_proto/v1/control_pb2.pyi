@@ -25,6 +25,7 @@ class DeclineCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DECLINE_CAUSE_UNSPECIFIED: _ClassVar[DeclineCause]
     STORAGE_FAILED: _ClassVar[DeclineCause]
+    REPLAYING: _ClassVar[DeclineCause]
 
 class QueryOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -40,6 +41,7 @@ SUBTASK_FAILED: SubtaskPhase
 SUBTASK_CANCELED: SubtaskPhase
 DECLINE_CAUSE_UNSPECIFIED: DeclineCause
 STORAGE_FAILED: DeclineCause
+REPLAYING: DeclineCause
 QUERY_OUTCOME_UNSPECIFIED: QueryOutcome
 ANSWERED: QueryOutcome
 NOT_ANSWERABLE: QueryOutcome

@@ -146,6 +146,7 @@ class InputGate:
             InputChannel(self._lock, number in feedback, spill_folder) for number in range(len(self._ids))
         ]
         self._moved: deque[tuple[int, pa.Table, int]] = deque()  # channel, records, size
+        self._is_replaying = False
         self._turn = 0
         self._woken = False
         self._closed = False
@@ -240,6 +241,7 @@ class InputGate:
             if not self._woken and not self._closed and not self._has_ready():
                 self._ready.wait_for(lambda: self._woken or self._closed or self._has_ready(), timeout_s)
             self._woken = False
+            self._is_replaying = bool(self._moved)
             full = [channel for channel in self._channels if not self._is_below_bound(channel)]
             taken = [] if self._closed else self._take(max_bytes)
             relieved = [
@@ -321,12 +323,18 @@ class InputGate:
         """
         with self._lock:
             self._moved.extend((channel, table, size_of(table)) for channel, table in records)
+            self._is_replaying = bool(self._moved)
             self._ready.notify()
 
     @property
     def has_moved(self) -> bool:
         """Whether records of `put_first` have not been taken yet."""
         return bool(self._moved)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether records of `put_first` have not been taken and processed yet: the next poll comes after that."""
+        return self._is_replaying
 
     def close(self) -> None:
         """Drops the queues and wakes all waiters. Idempotent."""

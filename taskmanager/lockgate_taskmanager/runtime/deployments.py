@@ -25,6 +25,8 @@ from lockgate_proto.messages import (
     AttemptId,
     AttemptProgress,
     CancelAttempt,
+    DeclineCause,
+    DeclineCheckpoint,
     Deploy,
     DiscoverSplits,
     DrainSources,
@@ -177,14 +179,21 @@ class Deployments:
                     if deployed.progress is not None:
                         deployed.progress.assigned(body)
                     deployed.tasks[subtask].post(body)
-            case (
-                TriggerCheckpoint(attempt)
-                | NotifyCheckpointComplete(attempt)
-                | NotifyCheckpointAborted(attempt)
-                | DrainSources(attempt)
-            ):
+            case NotifyCheckpointAborted(attempt):
+                self._aborted(body)
+            case TriggerCheckpoint(attempt) | NotifyCheckpointComplete(attempt) | DrainSources(attempt):
                 for task in self.tasks(attempt).values():
                     task.post(body)
+
+    def _aborted(self, order: NotifyCheckpointAborted) -> None:
+        """Subtasks that could not take part yet say so at once: their own thread may be in a long batch."""
+        deployed = self._deployed(order.attempt)
+        for task in list(deployed.tasks.values()) if deployed is not None else ():
+            if deployed is not None and task.gate.is_replaying:
+                reason = "records in flight from before the change of parallelism are still being processed"
+                declined = DeclineCheckpoint(task.id, order.checkpoint_id, reason, DeclineCause.REPLAYING)
+                self._report_of(deployed, declined)
+            task.post(order)
 
     def running(self) -> tuple[AttemptId, ...]:
         """Attempts that still have running subtasks here."""

@@ -30,6 +30,12 @@ def decline_for_storage(
     checkpoints.give(Declined(DeclineCheckpoint(subtask(*who, attempt_number), number, "disk full", cause)))
 
 
+def replays(checkpoints: TestingCheckpoints, number: int, who: tuple[str, int], attempt_number: int = 1) -> None:
+    checkpoints.give(
+        Declined(DeclineCheckpoint(subtask(*who, attempt_number), number, "replays", DeclineCause.REPLAYING))
+    )
+
+
 def run_out_of_time(checkpoints: TestingCheckpoints, missing: tuple[str, int] = ("count", 1)) -> int:
     number = checkpoints.trigger()
     checkpoints.acknowledge(number, without=missing)
@@ -109,6 +115,37 @@ def test_one_that_was_not_missing_excuses_no_other(stranger: tuple[str, int]) ->
     decline_for_storage(checkpoints, number + 1, ("count", 1))
     checkpoints.give(Tick(), ANSWER_MS)
     assert checkpoints.of(TooManyFailures)
+
+
+def test_a_checkpoint_that_waits_for_records_in_flight_after_a_rescale_does_not_end_the_attempt() -> None:
+    """One subtask says so, and the others wait for its barrier."""
+    checkpoints = TestingCheckpoints(tolerable_failures=0)
+    number = checkpoints.trigger()
+    checkpoints.give(Tick(), TIMEOUT_MS)
+    replays(checkpoints, number, ("count", 1))
+    checkpoints.give(Tick(), ANSWER_MS)
+    assert not checkpoints.of(TooManyFailures)
+    assert checkpoints.machine.storage_trouble is None
+
+
+@pytest.mark.parametrize(
+    ("who", "attempt_number", "behind"), [(("count", 0), 1, 0), (("count", 1), 2, 0), (("count", 1), 1, 1)]
+)
+def test_only_a_missing_subtask_of_this_attempt_and_checkpoint_is_forgiven(
+    who: tuple[str, int], attempt_number: int, behind: int
+) -> None:
+    checkpoints = TestingCheckpoints(tolerable_failures=0)
+    number = run_out_of_time(checkpoints)
+    replays(checkpoints, number - behind, who, attempt_number)
+    checkpoints.give(Tick(), ANSWER_MS)
+    assert checkpoints.of(TooManyFailures)
+
+
+def test_a_subtask_that_replays_aborts_no_checkpoint_under_way() -> None:
+    checkpoints = TestingCheckpoints(tolerable_failures=0)
+    number = checkpoints.trigger()
+    replays(checkpoints, number, ("count", 1))
+    assert not checkpoints.of(CheckpointAborted)
 
 
 def test_the_next_one_out_of_time_settles_the_doubt_about_the_one_before() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from lockgate_common.security import Credentials
@@ -14,10 +15,13 @@ from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
     CancelAttempt,
+    DeclineCause,
+    DeclineCheckpoint,
     Deploy,
     GeneratorSource,
     JobGraph,
     LeaderFailover,
+    NotifyCheckpointAborted,
     Operator,
     Participant,
     SplitState,
@@ -231,3 +235,17 @@ def test_progress_is_kept_for_jobs_that_a_new_leader_may_adopt_and_for_no_other(
     assert ([split.split for split in found.assigned], found.complete) == (["a"], True)
     manager.deployments.handle(CancelAttempt(attempt, "moved"))
     assert manager.deployments.progress() == (), "its subtasks may take their time to end"
+
+
+def test_a_subtask_that_replays_records_in_flight_says_so_of_an_aborted_checkpoint(manager: TestingTaskManager) -> None:
+    manager.deploy(1)
+    manager.wait_open(1)
+    attempt = AttemptId("job", "run", 1)
+    (task,) = manager.deployments.tasks(attempt).values()
+    manager.deployments.handle(NotifyCheckpointAborted(attempt, 4))
+    with mock.patch.object(type(task.gate), "is_replaying", True):
+        manager.deployments.handle(NotifyCheckpointAborted(attempt, 5))
+    declined = [body for body in manager.reports if isinstance(body, DeclineCheckpoint)]
+    assert [(body.subtask, body.checkpoint_id, body.cause) for body in declined] == [
+        (task.id, 5, DeclineCause.REPLAYING)
+    ]

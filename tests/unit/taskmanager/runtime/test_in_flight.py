@@ -87,8 +87,11 @@ def test_of_moved_records_only_the_own_key_groups_are_taken_before_everything_el
     _flight(tmp_path, gate).restore(state, OutputSet({}, {}))
     assert gate.has_moved
     assert gate.fill().elements == 3
-    assert [_values(gate.poll(0)) for _ in range(3)] == [[(0, [1, 3, 4])], [(0, Watermark(5))], [(1, [7])]]
-    assert not gate.has_moved
+    assert gate.is_replaying
+    assert _values(gate.poll(0)) == [(0, [1, 3, 4])]
+    assert (gate.has_moved, gate.is_replaying) == (False, True), "taken, and not processed yet"
+    assert [_values(gate.poll(0)) for _ in range(2)] == [[(0, Watermark(5))], [(1, [7])]]
+    assert not gate.is_replaying
 
 
 def test_moved_records_without_a_hash_are_refused(tmp_path: Path) -> None:
