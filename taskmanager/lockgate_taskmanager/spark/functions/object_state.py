@@ -59,6 +59,7 @@ class StateOfObject:
         if self._fields or indexes[0][0].form is ObjectForm.OBJECT_FIELDS:
             self._set_fields(value, indexes[0][0])
         else:
+            self._require_kind(value, indexes[0][0])
             self._function.restore_state(value)
         (index, parts), *others = indexes
         is_ours = not others and (index.subtask, index.parallelism) == (self._owner.subtask, self._owner.parallelism)
@@ -162,6 +163,20 @@ class StateOfObject:
 
     def _call(self, method: str) -> Any:
         return called(getattr(self._function, method), f"{self._owner.where}: {method}() of ")
+
+    def _require_kind(self, value: Any, index: ObjectIndex) -> None:
+        """restore_state() of an object of this form takes nothing else: its own error would not say why."""
+        is_named = isinstance(value, Mapping) and all(type(name) is str for name in value)
+        if self.form is ObjectForm.OBJECT_PARTS and not is_named:
+            wants = "with changes_since_last_checkpoint() is restored from a dict of parts by name"
+        elif self.form is ObjectForm.OBJECT_ITEMS and not isinstance(value, list):
+            wants = "with on_rescale is restored from a list of items"
+        else:
+            return
+        raise StateUnreadable(
+            f"{self._owner.where}: the snapshot of its object ({index.class_name}) is a {type(value).__name__}, and"
+            f" an object {wants}; restore it with an object of the same kind"
+        )
 
     def _set_fields(self, value: Any, index: ObjectIndex) -> None:
         """Fields that the snapshot does not have keep the value that they have."""

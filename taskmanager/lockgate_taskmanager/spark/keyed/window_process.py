@@ -17,6 +17,7 @@ from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
 from lockgate_taskmanager.spark.declared import declared_frame
 from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.keyed import window_runner
+from lockgate_taskmanager.spark.keyed.large_window import large_window_named
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.workbench import Workbench
@@ -46,6 +47,7 @@ class WindowPlan:
         self._records = records
         named_so = {name.casefold(): name for name in records.names}
         keys = tuple(named_so[key.casefold()] for key in kind.keys)
+        self._keys, self._where = keys, where
         call = window_runner.calling(kind.function, keys, tuple(records.names), self.schema)
 
         def build(frame: DataFrame) -> DataFrame:
@@ -63,7 +65,8 @@ class WindowPlan:
             names = [*self._records.names, *window_runner.INPUT.names]
             tables.append(pa.Table.from_arrays([*some.rows.columns, *columns], names))
             first += int(some.numbers[-1]) + 1
-        result = self._plan.run(pa.concat_tables(tables).combine_chunks())
+        with large_window_named(calls, self._keys, self._where):
+            result = self._plan.run(pa.concat_tables(tables).combine_chunks())
         return pa.Table.from_arrays(result.columns, schema=self.schema)
 
     def warm_up(self) -> None:

@@ -287,6 +287,52 @@ def test_fields_are_not_given_to_an_object_with_methods_nor_the_other_way_round(
         state_of(Fields()).restore([taken(Object(1), backend)], 1)
 
 
+class Named(Object):
+    """Its state are parts by name."""
+
+    def changes_since_last_checkpoint(self) -> Any:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("before", "was", "after", "now", "text"),
+    [
+        (Object([1]), SPLIT, Named(), SPLIT, "is a list, and an object with changes_since_last_checkpoint() is"),
+        (Object([1]), FIXED, Named(), FIXED, "is a list, and an object with changes_since_last_checkpoint() is"),
+        (
+            Object({1: 2}),
+            FIXED,
+            Named(),
+            FIXED,
+            "is a dict, and an object with changes_since_last_checkpoint() is",
+        ),
+        (
+            Named({"a": 1}),
+            SPLIT,
+            Object(),
+            SPLIT,
+            "is a dict, and an object with on_rescale is restored from a list",
+        ),
+        (Object(7), FIXED, Object(), SPLIT, "is a int, and an object with on_rescale is restored from a list"),
+    ],
+)
+def test_a_state_of_another_kind_is_not_given_to_the_object(
+    backend: Backend, before: Object, was: ObjectState, after: Object, now: ObjectState, text: str
+) -> None:
+    state = taken(before, backend, was)
+    with pytest.raises(StateUnreadable) as raised:
+        state_of(after, now).restore([state], 1)
+    assert text in str(raised.value)
+    assert str(raised.value).startswith("operator 'f': the snapshot of its object (")
+    assert after.value is None
+
+
+def test_an_object_that_names_its_parts_now_takes_a_dict_from_before(backend: Backend) -> None:
+    after = Named()
+    state_of(after).restore([taken(Object({"a": 1}), backend)], 1)
+    assert after.value == {"a": 1}
+
+
 class Limited(Object):
     """May have little."""
 
