@@ -318,7 +318,7 @@ class SubtaskTask:
                 self._count()
             case Idle(wait_ms):
                 self._count(is_forced=True)
-                with self.shares.waits(Share.IDLE):
+                with self.shares.waits(Share.BACKPRESSURED if polled.is_held else Share.IDLE):
                     self.gate.poll(wait_ms / 1000)
             case Exhausted():
                 self._is_input_done = True

@@ -14,7 +14,7 @@ class Share(Enum):
 
     BUSY = "busy"
     IDLE = "idle"  # no input; or it holds its channels back until the last barrier has come
-    BACKPRESSURED = "backpressured"  # those behind it do not keep up
+    BACKPRESSURED = "backpressured"  # those behind it do not keep up; or a checkpoint has to release what it has read
 
 
 class TimeShares:

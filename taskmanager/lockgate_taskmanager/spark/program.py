@@ -167,7 +167,7 @@ class ChainProgram:
                 batch = self._run(reading.content, reading.rows)
             self._counters.add_malformed(head, self._layout.malformed())
             self._counters.add_ahead(self._layout.declaring, self._layout.times().ahead)
-            self._sizer.observed(reading.bytes, (time.monotonic() - started) * 1000, reading.full)
+            self._sizer.observed(reading.bytes, (time.monotonic() - started - reading.other_s) * 1000, reading.full)
             news = self._event_time_after(reading)
             return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)
 

@@ -143,9 +143,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to read now: poll again after `wait_ms`, or when splits are assigned."""
+    """Nothing to read now: poll again after `wait_ms`, or when splits are assigned.
+
+    is_held: there is, but a checkpoint has to be complete first.
+    """
 
     wait_ms: int
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

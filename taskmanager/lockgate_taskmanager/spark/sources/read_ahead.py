@@ -12,8 +12,9 @@ none of them is processed before another checkpoint is complete.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -34,9 +35,12 @@ def is_at_most_once(graph: JobGraph) -> bool:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A batch that is not processed. mark: the first checkpoint whose positions lie behind it; 0: none yet."""
+    """A batch that is not processed. read_s: what reading it has taken. mark: the first checkpoint whose positions lie
+    behind it; 0: none yet.
+    """
 
     reading: Reading
+    read_s: float
     mark: int = 0
 
 
@@ -78,8 +82,10 @@ class ReadAhead:
     what may wait grows only while it is too little to last until the next checkpoint.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: in seconds."""
         self.inner = source
+        self._clock = clock
         self._waiting: deque[_Waiting] = deque()
         self._released = 0  # of `_waiting`, from the left
         self._limit_bytes = FIRST_BYTES
@@ -99,17 +105,19 @@ class ReadAhead:
 
     def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
         """The next released batch; reads on meanwhile."""
+        started = self._clock()
         rest = self._read_on(budget_bytes, now_ms)
         if self._released:
             self._released -= 1
-            return self._waiting.popleft().reading
+            item = self._waiting.popleft()  # each batch is measured on its own
+            return replace(item.reading, other_s=self._clock() - started - item.read_s)
         if rest is None and self._has_room:
             return Idle(0)  # it can read on
         if rest is None:
             self._was_short = True
         if isinstance(rest, Idle) or not self._waiting:
             return rest or Idle(UNASSIGNED_WAIT_MS)
-        return Idle(UNASSIGNED_WAIT_MS)  # until a checkpoint is complete, which wakes the subtask
+        return Idle(UNASSIGNED_WAIT_MS, is_held=True)  # until a checkpoint is complete, which wakes the subtask
 
     def splits(self) -> tuple[SplitState, ...]:
         return self.inner.splits()
@@ -178,15 +186,17 @@ class ReadAhead:
         """Reads a batch ahead; returns why there is none, or None."""
         if not self._has_room:
             return None
+        started = self._clock()
         found = self.inner.read(budget_bytes, now_ms)
         if not isinstance(found, Reading):
             return found
+        read_s = self._clock() - started
         self._unreleased_bytes += found.bytes
         item = self._host(found, budget_bytes)
         if item is None:
-            self._waiting.append(_Waiting(found))
+            self._waiting.append(_Waiting(found, read_s))
         else:
-            item.reading = _merged(item.reading, found)
+            item.reading, item.read_s = _merged(item.reading, found), item.read_s + read_s
         return None
 
     def _host(self, found: Reading, budget_bytes: int) -> _Waiting | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lockgate_proto.messages import EventTime, SplitRange, SplitState
@@ -22,7 +22,8 @@ class Reading:
     """A micro-batch's input. full: the budget was used up, so a larger one would have returned more.
 
     For a source that reads by split: split: the only one in it that continues, empty for none; ended: those that it has
-    read to their ends. ranges: describes the records, in messages.
+    read to their ends. ranges: describes the records, in messages. other_s: of the call that returned it, the time that
+    was spent on other batches; less than 0 where more was spent on this one in earlier calls.
     """
 
     content: Content
@@ -32,6 +33,7 @@ class Reading:
     split: str = ""
     ended: tuple[str, ...] = ()
     ranges: tuple[SplitRange, ...] = ()
+    other_s: float = 0.0
 
 
 class Source(Protocol):
@@ -108,4 +110,4 @@ def rested(rest: Idle | Exhausted, declared: EventTime | None) -> Idle | Exhaust
     """Limits a pause to the time after which a split counts as idle. declared: the event time of the source."""
     if declared is None or not declared.idle_after_ms or not isinstance(rest, Idle):
         return rest
-    return Idle(min(rest.wait_ms, declared.idle_after_ms))
+    return replace(rest, wait_ms=min(rest.wait_ms, declared.idle_after_ms))

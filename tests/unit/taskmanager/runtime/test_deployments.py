@@ -35,6 +35,7 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.runtime.deployments import Deployments
 from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.stories import Stories
+from lockgate_taskmanager.runtime.time_shares import Share
 from lockgate_taskmanager.task.program import Backlog, Batch, Idle, ProgramContext
 
 from tests.layouts import layout
@@ -249,3 +250,22 @@ def test_a_subtask_that_replays_records_in_flight_says_so_of_an_aborted_checkpoi
     assert [(body.subtask, body.checkpoint_id, body.cause) for body in declined] == [
         (task.id, 5, DeclineCause.REPLAYING)
     ]
+
+
+def test_a_source_whose_records_a_checkpoint_holds_back_is_not_idle(manager: TestingTaskManager) -> None:
+    polled = threading.Semaphore(0)
+
+    def poll(_: IdleSource) -> Idle:
+        polled.release()
+        return Idle(1, is_held=True)
+
+    with mock.patch.object(IdleSource, "poll", poll):
+        manager.deploy(1)
+        for _ in range(3):
+            assert polled.acquire(timeout=WAIT_S)
+        (task,) = manager.deployments.tasks(AttemptId("job", "run", 1)).values()
+        spent = task.shares.seconds()
+        manager.cancel(1)
+        manager.wait_gone(1)
+    assert spent[Share.BACKPRESSURED] > 0
+    assert spent[Share.IDLE] == 0

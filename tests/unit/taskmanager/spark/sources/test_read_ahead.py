@@ -9,13 +9,23 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from lockgate_proto.messages import CheckpointMode, CheckpointOptions, GeneratorSource, JobGraph, SplitRange, SplitState
+from lockgate_proto.messages import (
+    CheckpointMode,
+    CheckpointOptions,
+    EventTime,
+    GeneratorSource,
+    JobGraph,
+    SplitRange,
+    SplitState,
+)
 from lockgate_taskmanager.spark.sources.generator import RangeSource
 from lockgate_taskmanager.spark.sources.read_ahead import FIRST_BYTES, MOST_BYTES, ReadAhead, is_at_most_once
-from lockgate_taskmanager.spark.sources.reading import Reading
+from lockgate_taskmanager.spark.sources.reading import Reading, rested
 from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle
 
 ROWS, BATCH = 40, 16 * 3  # bytes of three rows
+
+HELD = Idle(1000, is_held=True)
 
 
 @dataclass
@@ -137,7 +147,7 @@ class Uneven:
 
     def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle:  # noqa: ARG002
         if not self.batches:
-            return Idle(1000)
+            return HELD
         ranges = []
         for split, rows in dict(self.batches.pop(0)).items():
             ranges.append(SplitRange(split, self.ends[split], self.ends[split] + rows))
@@ -232,7 +242,7 @@ def test_what_waits_grows_while_it_is_too_little_and_shrinks_again() -> None:
 
     def read_ahead() -> int:
         size = source.inner.splits()[0].offset
-        while source.read(FIRST_BYTES // 4, 0) != Idle(1000):
+        while source.read(FIRST_BYTES // 4, 0) != HELD:
             pass
         return 16 * (source.inner.splits()[0].offset - size)  # bytes
 
@@ -290,7 +300,7 @@ def test_by_event_time_only_batches_of_one_split_are_merged() -> None:
 def test_a_split_with_waiting_records_is_not_idle_and_they_count_as_unread() -> None:
     found = job()
     assert found.source.unread(0) == Backlog(records=2 * ROWS)
-    while found.poll(found.source) != Idle(1000):
+    while found.poll(found.source) != HELD:
         pass
     assert found.source.unread(0) == Backlog(records=2 * ROWS)
     assert found.source.backlog(0) == {"0", "1"}
@@ -299,3 +309,42 @@ def test_a_split_with_waiting_records_is_not_idle_and_they_count_as_unread() -> 
 @pytest.mark.parametrize("mode", list(CheckpointMode))
 def test_only_this_mode_reads_ahead(mode: CheckpointMode) -> None:
     assert is_at_most_once(JobGraph(checkpoints=CheckpointOptions(mode=mode))) is (mode is CheckpointMode.AT_MOST_ONCE)
+
+
+def test_each_batch_is_measured_on_its_own() -> None:
+    """What a call reads ahead belongs to a later batch, and what it returns was read in an earlier call."""
+    now = [0.0]
+
+    class Slow(RangeSource):
+        def read(self, budget_bytes: int, now_ms: int) -> Reading | Idle | Exhausted:
+            now[0] += 3.0 if budget_bytes == BATCH else 5.0
+            return super().read(budget_bytes, now_ms)
+
+    source = ReadAhead(Slow(GeneratorSource(1, 0, 0.0)), lambda: now[0])
+    source.assign((SplitState("0", 0, -1),), True)
+    assert source.read(BATCH, 0) == Idle(0)
+    source.freeze(1, False)
+    source.completed(1)
+    before = now[0]
+    found = source.read(2 * BATCH, 0)
+    assert isinstance(found, Reading)
+    assert now[0] - before - found.other_s == 3.0, "reading it has taken three seconds, and five went to the next one"
+
+
+def test_only_what_a_checkpoint_holds_back_is_held() -> None:
+    """A source that is slow itself has nothing to read, though its newest records wait."""
+    slow = ReadAhead(RangeSource(GeneratorSource(1, 0, 1000.0)))
+    slow.assign((SplitState("0", 0, -1),), True)
+    slow.read(1 << 20, 0)
+    rests = [slow.read(1 << 20, 10) for _ in range(3)]
+    assert slow.unread(10).records != 0
+    assert not any(isinstance(rest, Idle) and rest.is_held for rest in rests)
+    ended = ReadAhead(RangeSource(GeneratorSource(1, ROWS, 0.0)))
+    ended.assign((SplitState("0", 0, -1),), True)
+    while (rest := ended.read(1 << 20, 0)) == Idle(0):
+        pass
+    assert rest == HELD, "the last records wait for the last checkpoint"
+
+
+def test_a_limited_pause_still_says_that_a_checkpoint_holds_the_records_back() -> None:
+    assert rested(HELD, EventTime("at", idle_after_ms=200)) == Idle(200, is_held=True)
