@@ -81,6 +81,7 @@ def test_a_restart_from_local_copies_needs_no_storage(testing: TestingCluster, b
         testing.wait_until(lambda: _records(testing, job.key) > 0, "it runs")
         files = _files_of(path_of(testing.client.savepoint(job.key)))
         testing.wait_until(lambda: files <= _copies(testing, 0), "the standby has a copy of every file")
+        testing.wait_until(lambda: _is_complete(testing, job.key, "taskmanager-0"), "the status says so")
         with storage_away(testing):
             testing.cluster.kill("taskmanager", 1)
             job.wait_event(JobEventKind.TASK_MANAGER_LOST)
@@ -100,6 +101,13 @@ def _copies(testing: TestingCluster, number: int) -> set[str]:
     """Checksums of the files that a task manager keeps copies of."""
     found = Path(testing.cluster.directory).rglob(f"{COPIES_PREFIX}*/*-sha256-*")
     return {f"sha256:{path.name.rpartition('-')[2]}" for path in found if f"taskmanager-{number}" in path.parts}
+
+
+def _is_complete(testing: TestingCluster, key: str, name: str) -> bool:
+    """Whether a task manager has every file of the newest snapshot, as the leader knows."""
+    standby = testing.client.job(key).standby_copies
+    found = [keeper for keeper in standby.keepers if keeper.task_manager_id == name] if standby is not None else []
+    return any(keeper.files_kept == keeper.files > 0 and keeper.complete_id == keeper.checkpoint_id for keeper in found)
 
 
 def _message(testing: TestingCluster, key: str) -> str:
