@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -70,15 +71,15 @@ class Disks:
 
     def __init__(self, world: World, storage: Storage) -> None:
         self._world, self._storage = world, storage
-        self._folder: Path | None = None
+        self._folder = (
+            Path(tempfile.gettempdir()) / f"lockgate-simulation-{uuid.uuid4().hex}"
+        )  # made for the first copy
         self._disks: list[Disk] = []
         self._contents: dict[str, Any] = {}  # of each file that was copied, by its checksum
         self.reads = 0
 
     def disk(self) -> Disk:
         """An empty one, for a new process."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="lockgate-simulation-"))
         self._disks.append(Disk(self._folder / str(len(self._disks))))
         return self._disks[-1]
 
@@ -126,5 +127,4 @@ class Disks:
         """Removes everything."""
         for disk in self._disks:
             disk.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
