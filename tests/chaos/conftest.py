@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.testing_cluster import TestingCluster
+from tests.chromium import browser
+
+__all__ = ["browser"]
 
 TIMEOUT_S = 900  # every wait has a deadline of its own, which says what did not come; a test has several
 

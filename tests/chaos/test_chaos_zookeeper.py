@@ -20,6 +20,7 @@ from tests.zookeeper_sessions import expire, live_sessions
 
 pytestmark = pytest.mark.chaos
 
+REATTACH = LeaderFailover.LEADER_FAILOVER_REATTACH
 _SESSION_MS = 6_000
 """A client leaves a server that does not answer after two thirds of it, which must not be the end of the session."""
 _CUT_S = 2.0
@@ -78,7 +79,7 @@ def test_records_flow_while_the_quorum_is_lost_for_longer_than_a_session(
 
 
 def test_a_leader_whose_session_is_ended_from_outside_restarts_no_adopted_job(testing: TestingCluster) -> None:
-    with testing.history() as history, testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
+    with testing.history() as history, testing.ledger(failover=REATTACH) as job:
         job.wait_checkpoints(1)
         with _session(testing) as session:
             leader = session.get(Paths(testing.cluster.options.cluster).leader)
@@ -110,10 +111,13 @@ def test_the_sessions_of_all_but_the_coordinators_are_ended_from_outside(
 @pytest.mark.skipif(not sockets.is_known(), reason="the system does not say which process owns a socket")
 @pytest.mark.parametrize("one_way", [False, True], ids=["both-ways", "one-way"])
 def test_one_link_of_each_pair_is_cut(testing: TestingCluster, one_way: bool) -> None:
-    """The leader's session moves to another server; between processes, all arrives late."""
+    """The leader's session moves to another server; between processes, all arrives late.
+
+    If a busy machine takes too long over that, the session ends and the next leader adopts the job.
+    """
     links = testing.cluster.links
     assert links is not None
-    with testing.history() as history, testing.ledger() as job:
+    with testing.history() as history, testing.ledger(failover=REATTACH) as job:
         job.wait_checkpoints(1)
         leader = f"coordinator-{testing.leader_number()}"
         member = min(_members(links, leader))
@@ -125,7 +129,6 @@ def test_one_link_of_each_pair_is_cut(testing: TestingCluster, one_way: bool) ->
                 job.pause(_CUT_S)
             job.wait_checkpoints(2)
         _check_nothing_restarted(job)
-    assert len(history.epochs) == 1
     history.check()
 
 

@@ -31,7 +31,7 @@ TASK_MANAGERS = 3
 WHOLE = Counter({**dict.fromkeys((*COORDINATORS, *ZOOKEEPERS), 1), "taskmanager": TASK_MANAGERS})
 """How many containers of each service run; the others have ended."""
 SHARED = Path("/var/lib/lockgate")
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.5  # a look calls the engine several times, on processors that everything here waits for
 
 
 _HEAR_ONE = """

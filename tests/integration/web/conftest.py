@@ -14,6 +14,7 @@ from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
 from lockgate_web.dashboard import Dashboard
 
+from tests.chromium import browser
 from tests.http_client import PATIENCE_S, Answer, ask
 from tests.integration.coordinator.conftest import (
     Caller,
@@ -32,7 +33,16 @@ from tests.integration.coordinator.conftest import (
 )
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 
-__all__ = ["caller", "fleet", "new_coordinator", "new_task_manager", "no_thread_is_left", "server", "storage"]
+__all__ = [
+    "browser",
+    "caller",
+    "fleet",
+    "new_coordinator",
+    "new_task_manager",
+    "no_thread_is_left",
+    "server",
+    "storage",
+]
 
 KEY = "job"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from lockgate_proto import messages as m
 from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
 
-from tests.debian import program
+from tests.chromium import until
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 from tests.integration.coordinator.test_coordinator_failover import crash
@@ -24,35 +22,9 @@ Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 Axe = pytest.importorskip("axe_core_python.selenium").Axe
 pytestmark = pytest.mark.integration
 
-REQUIRED = "LOCKGATE_TEST_CHROMIUM"
-"""Set to `required` where a skip is to count as a failure."""
-_PATIENCE_S = 60.0
-_OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,1000")
 PARTS = {"checkpoints": "Checkpoints and savepoints", "failovers": "Events", "actions": "Rescale"}
 """Of a job's page, besides its graph: a text on each."""
 _NAME = "<img src=x onerror='document.title=1'>"
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = program("chromium", "chromium", REQUIRED)
-    for option in _OPTIONS:
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.chrome.service.Service(program("chromedriver", "chromium-driver", REQUIRED))
-    opened = webdriver.Chrome(options=options, service=service)
-    yield opened
-    opened.quit()
-
-
-def until(browser: Any, expression: str) -> Any:
-    """The value of a JavaScript expression once it is true. What it names may not be there yet."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not (value := browser.execute_script(f"try {{ return {expression} }} catch (error) {{ return false }}")):
-        said = browser.execute_script("return document.body.textContent")
-        assert time.monotonic() < deadline, f"{expression} is still false: {said[:1000]}"
-    return value
 
 
 def _text(browser: Any) -> str:

@@ -1,0 +1,55 @@
+"""A page that is open in a browser when the process that serves it, the leader, is killed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lockgate_proto.messages import LeaderFailover
+
+from tests.chaos.testing_cluster import TestingCluster
+from tests.chromium import until
+from tests.http_client import ask
+
+pytestmark = pytest.mark.chaos
+
+PICTURES = "LOCKGATE_TEST_PICTURES"
+"""A folder for pictures of the pages, as the docs show them; none are taken without it."""
+PARTS = {"": "vertex-", "checkpoints": "Checkpoints and savepoints", "failovers": "leadership granted"}
+"""Of a job's page, each with a text that it has at the end."""
+
+
+def test_an_open_page_follows_to_the_new_leader_without_a_reload(testing: TestingCluster, browser: Any) -> None:
+    with testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
+        job.wait_checkpoints(2)
+        leader = _cluster(testing)["leader"]
+        browser.get(f"{leader['dashboard']}/jobs/{job.key}")
+        until(browser, f"document.getElementById('main').textContent.includes('token {leader['token']}')")
+        browser.execute_script("window.isTheSamePage = true")
+        # where it could go is known to it: it has tried the way
+        until(browser, "performance.getEntriesByType('resource').some(each => each.name.endsWith('/healthz'))")
+        testing.kill_leader()
+        until(browser, f"document.getElementById('main').textContent.includes('token {leader['token'] + 1}')")
+        until(browser, "document.getElementById('connection').className === 'live'")
+        assert browser.execute_script("return window.isTheSamePage")
+        job.wait_checkpoints(4)
+        _show(browser, job.key)
+        job.check_exact()
+
+
+def _cluster(testing: TestingCluster) -> Any:
+    return ask(testing.cluster.dashboard.partition("//")[2], "/api/v1/cluster").json
+
+
+def _show(browser: Any, key: str) -> None:
+    """Opens each part of the job's page, and takes a picture of it if they are wanted."""
+    folder = os.environ.get(PICTURES)
+    for part, sign in PARTS.items():
+        browser.execute_script(f"location.hash = '{part}'")
+        until(browser, f"document.getElementById('main').innerHTML.includes('{sign}')")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            assert browser.save_screenshot(str(Path(folder) / f"{part or 'job'}.png"))
+    assert key in browser.execute_script("return document.body.textContent")
