@@ -14,6 +14,7 @@ from typing import Any
 from lockgate_proto.messages import AttemptId, SubtaskId
 
 from lockgate_taskmanager.spark.session import is_connect
+from lockgate_taskmanager.spark.stacks import log_stacks
 
 LOG = logging.getLogger(__name__)
 # A Connect server runs a query with its session's settings as local properties of its Spark jobs, including this one.
@@ -91,6 +92,10 @@ class Jobs:
             self._context.cancelJobsWithTag(self._tag)
         else:
             self._session.interruptTag(self._tag)
+
+    def log_stacks(self, thread: int, took_s: float) -> None:
+        """Logs where a call of the subtask stands that a thread has been in for so long. From any thread."""
+        log_stacks(f"{self._text}: a call is cancelled after {took_s:.0f} s", thread, self._context)
 
     def _set_description(self, text: str) -> None:
         if self._context is not None:

@@ -15,6 +15,7 @@ from lockgate_taskmanager.task.program import Canceled, ProgramError
 LOG = logging.getLogger(__name__)
 
 _PLANNING_S = 1.0  # a cancelled call that is making a plan has usually finished by then
+_STUCK_S = 60.0  # a batch takes a fraction of a second
 _CLOSING_S = 4.0  # the author's close() may still have to send something; the leader calls a job late after 5
 
 
@@ -27,6 +28,10 @@ class TaggedJobs(Protocol):
 
     def interrupt(self) -> None:
         """Stops running jobs. From any thread."""
+        ...
+
+    def log_stacks(self, thread: int, took_s: float) -> None:
+        """Logs where a call stands that a thread has been in for so long. From any thread."""
         ...
 
 
@@ -84,6 +89,8 @@ class RunningCall:
         now_s = self._now_s()
         if not self._canceled.is_set():
             self._canceled_at = now_s
+            if (thread := self._thread) and (took_s := now_s - self._since) >= _STUCK_S:
+                self._jobs.log_stacks(thread, took_s)
         self._canceled.set()
         if not self._is_closing:
             self._jobs.interrupt()

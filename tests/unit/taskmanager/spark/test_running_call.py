@@ -24,14 +24,20 @@ class Hand:
 
 
 class Jobs:
-    """Counts interruptions."""
+    """Counts interruptions, and keeps the calls whose stacks were asked for."""
 
     interruptions = 0
+
+    def __init__(self) -> None:
+        self.logged: list[tuple[int, float]] = []
 
     def adopt_thread(self) -> None: ...
 
     def interrupt(self) -> None:
         self.interruptions += 1
+
+    def log_stacks(self, thread: int, took_s: float) -> None:
+        self.logged.append((thread, took_s))
 
 
 class Hanging:
@@ -132,3 +138,29 @@ def test_spark_jobs_are_interrupted_again_but_not_those_of_a_closed_program(hand
     assert jobs.interruptions == 2
     call.close([call.cancel])
     assert jobs.interruptions == 2
+
+
+@pytest.mark.parametrize(("took_s", "is_logged"), [(59.0, False), (270.0, True)])
+def test_where_a_call_stands_is_logged_once_if_it_is_cancelled_after_long(
+    hand: Hand, took_s: float, is_logged: bool
+) -> None:
+    jobs = Jobs()
+    call = RunningCall(jobs, hand)
+    calls = call.running()
+    calls.__enter__()
+    hand.now_s += took_s
+    call.cancel()
+    call.cancel()
+    with pytest.raises(Canceled):
+        calls.__exit__(None, None, None)
+    assert jobs.logged == ([(threading.get_ident(), took_s)] if is_logged else [])
+
+
+def test_between_two_calls_there_is_nothing_to_log(hand: Hand) -> None:
+    jobs = Jobs()
+    call = RunningCall(jobs, hand)
+    with call.running():
+        pass
+    hand.now_s += 1_000
+    call.cancel()
+    assert jobs.logged == []
