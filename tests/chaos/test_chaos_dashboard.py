@@ -29,7 +29,7 @@ def test_an_open_page_follows_to_the_new_leader_without_a_reload(testing: Testin
         until(browser, f"document.getElementById('main').textContent.includes('token {leader['token']}')")
         browser.execute_script("window.isTheSamePage = true")
         # where it could go is known to it: it has tried the way
-        until(browser, "performance.getEntriesByType('resource').some(each => each.name.endsWith('/healthz'))")
+        until(browser, "performance.getEntriesByType('resource').some(each => each.name.includes('/healthz?'))")
         testing.kill_leader()
         until(browser, f"document.getElementById('main').textContent.includes('token {leader['token'] + 1}')")
         until(browser, "document.getElementById('connection').className === 'live'")

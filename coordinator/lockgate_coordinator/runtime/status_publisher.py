@@ -54,7 +54,7 @@ class StatusPublisher:
 
     def end(self, **changes: Any) -> None:
         """The job has ended: fixes the final status. changes: fields to set in it."""
-        self._last = dataclasses.replace(self.status(), standby_copies=None, **changes)
+        self._last = dataclasses.replace(self.status(), **{"standby_copies": None} | changes)
         self._is_over = True
 
     def event(self, effect: Emit, cause_id: str) -> None:
