@@ -39,7 +39,9 @@ def physical(kind: pa.DataType) -> Physical:
             kind, _DECIMAL, np.zeros(1, _DECIMAL)[0], _read_decimal, lambda v, m: _write_decimal(v, m, kind)
         )
     if is_text(kind):
-        return Physical(kind, np.object_, None, _read_objects, lambda v, m: _write_objects(v, m, kind))
+        return Physical(
+            kind, np.object_, None, lambda v: _read_objects(v, kind), lambda v, m: _write_objects(v, m, kind)
+        )
     if _is_integral(kind):
         return Physical(kind, np.int64, 0, _read_integral, lambda v, m: _write_plain(v, m, kind))
     raise UserError(
@@ -91,9 +93,9 @@ def _write_decimal(values: Array, missing: Array | None, kind: pa.DataType) -> p
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _read_objects(values: pa.Array) -> Array:
+def _read_objects(values: pa.Array, kind: pa.DataType) -> Array:
     found = np.empty(len(values), np.object_)
-    found[:] = values.to_pylist()
+    found[:] = values.cast(kind).to_pylist()  # a damaged file may have another type
     return found
 
 
