@@ -14,10 +14,11 @@ from typing import Any
 LOG = logging.getLogger(__name__)
 
 _OURS = "org.apache.spark"
+_WAIT_S = 1.0
 
 
 def log_stacks(what: str, thread: int, context: Any) -> None:
-    """Logs both, on a thread of its own, as the JVM may not answer. Returns at once.
+    """Logs both. Waits for the JVM, which what follows may set free, but a second at most: it may not answer.
 
     what: the beginning of the message; thread: the identifier of the one that runs the call; context: SparkContext,
     None with Spark Connect, whose JVM is on another host.
@@ -26,7 +27,9 @@ def log_stacks(what: str, thread: int, context: Any) -> None:
     stack = "".join(traceback.format_stack(frame)) if frame is not None else "the thread has ended\n"
     LOG.warning("%s; its stack:\n%s", what, stack)
     if context is not None:
-        threading.Thread(target=_log_jvm, args=(what, context), name="jvm-stacks", daemon=True).start()
+        asked = threading.Thread(target=_log_jvm, args=(what, context), name="jvm-stacks", daemon=True)
+        asked.start()
+        asked.join(_WAIT_S)
 
 
 def _log_jvm(what: str, context: Any) -> None:

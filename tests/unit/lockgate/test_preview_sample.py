@@ -25,7 +25,7 @@ def graph() -> JobGraph:
 def test_every_vertex_has_one_subtask_and_every_sink_collects() -> None:
     made = sampled(graph(), 10, collector)
     assert {vertex.parallelism for vertex in made.vertices} == {1}
-    kinds = {one.id: one.kind for vertex in made.vertices for one in vertex.operators}
+    kinds = {operator.id: operator.kind for vertex in made.vertices for operator in vertex.operators}
     assert [key for key, kind in kinds.items() if isinstance(kind, PythonSink) and kind.sink == key.encode()] == list(
         sinks(graph())
     )
@@ -34,7 +34,7 @@ def test_every_vertex_has_one_subtask_and_every_sink_collects() -> None:
 
 
 def test_sources_end() -> None:
-    kinds = [one.kind for vertex in sampled(graph(), 10, collector).vertices for one in vertex.operators]
+    kinds = [operator.kind for vertex in sampled(graph(), 10, collector).vertices for operator in vertex.operators]
     assert [kind for kind in kinds if isinstance(kind, GeneratorSource)] == [GeneratorSource(3, 4, 0.0)]
     assert [kind.continuous for kind in kinds if isinstance(kind, FileSource)] == [False]
     short = Job("j")

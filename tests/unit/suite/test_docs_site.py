@@ -196,5 +196,5 @@ def test_the_reference_has_every_path_and_schema_of_the_json_api() -> None:
     from lockgate_web.schemas import SCHEMAS
 
     page = reference.json_api()
-    assert [one.path for one in endpoints(Reads("", "")) if f"\n## {one.method} {one.path}\n" not in page] == []
+    assert [found.path for found in endpoints(Reads("", "")) if f"\n## {found.method} {found.path}\n" not in page] == []
     assert [name for name in SCHEMAS if f"\n## {name}\n" not in page] == []

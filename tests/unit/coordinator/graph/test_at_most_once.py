@@ -1,4 +1,4 @@
-"""Jobs with checkpoints at most once: what they are told, and what would break their promise."""
+"""Jobs with checkpoints at most once: the warnings, and what would break their promise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_repeats_records_or_loses_some_without_a_failure_is_refused(name: s
     assert validate(exact) == ()
 
 
-def test_the_submitter_is_told_what_a_failure_costs() -> None:
+def test_the_submitter_is_warned_of_what_a_failure_costs() -> None:
     found = graph(CheckpointMode.AT_MOST_ONCE, EXACT)
     assert validate(normalize(found)) == ()
     (text,) = warnings(found)

@@ -273,7 +273,9 @@ def test_counters_of_an_adopted_attempt_are_those_of_its_subtasks_at_once() -> N
     for index in (0, 1):
         counted = (OperatorCounters("source", 0, 40), OperatorCounters("sink", 7, 0))
         item = progress(index)
-        leader.hear([(index, replace(item, subtasks=tuple(replace(one, counters=counted) for one in item.subtasks)))])
+        leader.hear(
+            [(index, replace(item, subtasks=tuple(replace(subtask, counters=counted) for subtask in item.subtasks)))]
+        )
     leader.begin()
     status = leader.master.status()
     assert status.state is JobState.ADOPTING

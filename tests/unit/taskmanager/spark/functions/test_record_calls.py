@@ -349,7 +349,7 @@ def test_an_object_may_be_changed_and_returned_again() -> None:
     assert rows(called(Map(schema), again, numbers(1, 2))) == wanted
     seen.clear()
     found = rows(called(FlatMap(schema), twice, numbers(1, 2)))
-    assert found == [each for one in wanted for each in (one, one | {"n": -1})]
+    assert found == [each for record in wanted for each in (record, record | {"n": -1})]
 
 
 @pytest.mark.parametrize(
