@@ -68,6 +68,8 @@ def _add_subtask(samples: Samples, task: SubtaskTask, labels: tuple[str, str, in
         samples.add(of.INPUT_RECORDS, effort.records, *labels)
         samples.add(of.INPUT_BYTES, effort.size_bytes, *labels)
         samples.add_histogram(of.BATCH_DURATION, task.effort.durations, *labels)
+    samples.add(of.ENGINE_JOBS, task.context.engine_time.jobs, *labels)
+    samples.add(of.ENGINE_TIME, task.context.engine_time.seconds, *labels)
     if task.gate.channels:
         fill = task.gate.fill()
         samples.add(of.QUEUED_BYTES, fill.size_bytes, *labels)
@@ -84,7 +86,7 @@ def _add_subtask(samples: Samples, task: SubtaskTask, labels: tuple[str, str, in
 
 
 def _backend(task: SubtaskTask) -> str:
-    choice = task.graph.state_backend
+    choice = task.context.graph.state_backend
     kind = choice.backend if choice is not None else None
     match kind:
         case MemoryBackend():

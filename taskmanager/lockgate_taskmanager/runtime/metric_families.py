@@ -45,6 +45,12 @@ BATCH_DURATION = histogram(
     "Time of one micro-batch in the operators and Spark, but for the first one, which includes planning.",
     _SUBTASK,
 )
+ENGINE_JOBS = counter("lockgate_subtask_spark_jobs_total", "Queries that Spark has run for the subtask.", _SUBTASK)
+ENGINE_TIME = counter(
+    "lockgate_subtask_spark_seconds_total",
+    "Time of those queries, from the call until their results are in this process; the subtask is busy meanwhile.",
+    _SUBTASK,
+)
 INPUT_RECORDS = counter("lockgate_subtask_input_records_total", "Input records of those batches.", _SUBTASK)
 INPUT_BYTES = counter("lockgate_subtask_input_bytes_total", "Input bytes of those batches.", _SUBTASK)
 QUEUED_BYTES = gauge("lockgate_subtask_input_queue_bytes", "What waits in all input channels.", _SUBTASK)

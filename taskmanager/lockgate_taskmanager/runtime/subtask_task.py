@@ -24,7 +24,6 @@ from lockgate_proto.messages import (
     CheckpointMode,
     DrainSources,
     EndOfInput,
-    JobGraph,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     SplitState,
@@ -108,7 +107,7 @@ class SubtaskTask:
         self.shares = TimeShares()
         self.load = LoadMeter(self.shares)
         self.newest_snapshot: SnapshotFigures | None = None
-        self._context, self._factory = context, factory
+        self.context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
         self._story = story
         self._canceled_by = ""  # the event that has done it
@@ -155,11 +154,6 @@ class SubtaskTask:
     def peer_lost(self, reason: str) -> None:
         """A channel broke."""
         self.post(PeerLost(reason))
-
-    @property
-    def graph(self) -> JobGraph:
-        """The job's graph."""
-        return self._context.graph
 
     @property
     def outputs(self) -> OutputSet:
@@ -247,7 +241,7 @@ class SubtaskTask:
     def _open(self) -> None:
         started_id = self._handle(on.Started(), self._story.last_id)
         self._outputs.start(monotonic_ms())
-        self._program = self._factory.build(self._context)
+        self._program = self._factory.build(self.context)
         self._snapshots.restore(self._outputs)
         if self._canceled.is_set():  # cancel() may have been called before there was a program to interrupt
             return

@@ -201,7 +201,7 @@ class SparkEngine:
                 Outputs(edges, context.subtask.subtask, bench),
                 Outputs(late, context.subtask.subtask, bench, LATE),
                 _dead_letters(context, vertex, bench),
-                Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}", _description(context)),
+                Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}", _description(context), context.engine_time),
                 make_backend(context.graph.state_backend, context.checkpoint_directory, prefix, context.copied_run),
                 self._stores(layout, context.graph.state_backend, bench),
                 BatchSizer(self._target_batch_ms, self._max_batch_bytes),

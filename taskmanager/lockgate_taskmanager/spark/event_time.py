@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.functions import expr
 
 from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.state.layout import EVENT_TIME, PANE
@@ -79,7 +80,7 @@ class Declaration:
         assert self._timed is not None, "the frame was made here"
         beyond = f"{self._millis} > {latest}L"
         row = self._timed.selectExpr(f"max(if({beyond}, NULL, {self._millis})) AS highest", f"count_if({beyond}) AS n")
-        (found,) = row.toArrow().to_pylist()
+        (found,) = to_arrow(row).to_pylist()
         return Times(found["highest"], found["n"])
 
     def _highest(self, frame: DataFrame) -> int | None:
@@ -87,7 +88,7 @@ class Declaration:
         if self._alone is not None:
             noted = dict(frame.executionInfo.flows).get(_METRIC)
             # Connect reports no observations behind a view, which an author's function may have made.
-            return (noted or self._alone.toArrow().to_pylist()[0])[_HIGHEST]  # type: ignore[no-any-return]
+            return (noted or to_arrow(self._alone).to_pylist()[0])[_HIGHEST]  # type: ignore[no-any-return]
         found = frame._jdf.queryExecution().observedMetrics().get(_METRIC)
         return None if found.isEmpty() or found.get().isNullAt(0) else int(found.get().getLong(0))
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
+import pyarrow as pa
 from lockgate_proto.messages import AttemptId, SubtaskId
 
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.stacks import log_stacks
+from lockgate_taskmanager.task.program import EngineTime
 
 LOG = logging.getLogger(__name__)
 # A Connect server runs a query with its session's settings as local properties of its Spark jobs, including this one.
@@ -43,11 +46,22 @@ def description(subtask: SubtaskId, checkpoint_id: int, is_warmup: bool = False)
     return f"{subtask_name} attempt {attempt.attempt}, {since}"
 
 
+def to_arrow(frame: Any) -> pa.Table:
+    """Executes a DataFrame, and counts the time for the subtask that the thread works for."""
+    worker, started = _thread.worker, time.monotonic()
+    try:
+        return frame.toArrow()
+    finally:
+        if worker is not None:
+            worker.spent.add(time.monotonic() - started)
+
+
 class Jobs:
     """Tags, describes and interrupts the Spark jobs of one subtask, for any kind of session."""
 
-    def __init__(self, session: Any, tag: str, text: str) -> None:
-        """text: see `description`."""
+    def __init__(self, session: Any, tag: str, text: str, spent: EngineTime | None = None) -> None:
+        """text: see `description`. spent: counts what the jobs have taken."""
+        self.spent = spent or EngineTime()
         self._session = session
         self._tag = tag
         self._text = text

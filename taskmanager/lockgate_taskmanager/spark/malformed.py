@@ -17,6 +17,7 @@ from typing import Any
 from lockgate_proto.messages import Operator
 from pyspark.sql.functions import expr
 
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.task.program import DataError, UserError
 
@@ -76,7 +77,7 @@ class Malformed:
             return 0
         if self._alone is not None:
             noted = dict(frame.executionInfo.flows).get(_METRIC)
-            return int((noted or self._alone.toArrow().to_pylist()[0])[_FOUND])
+            return int((noted or to_arrow(self._alone).to_pylist()[0])[_FOUND])
         found = frame._jdf.queryExecution().observedMetrics().get(_METRIC)
         return 0 if found.isEmpty() else int(found.get().getLong(0))
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from lockgate_taskmanager.spark import event_time
 from lockgate_taskmanager.spark.chain import hash_sql, named, quoted, require_columns
 from lockgate_taskmanager.spark.errors import explained
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.passable import refusal
 from lockgate_taskmanager.spark.session import is_connect
@@ -87,13 +88,13 @@ class PartialAggregate:
         frame, by = self._input
         try:
             with explained(self._name, on_records=True):
-                frame.toArrow()
+                to_arrow(frame)
         except DataError:
             return error  # caused by an earlier operator
         for part in self._computed():
             try:
                 with explained(self._name, on_records=True):
-                    self._grouped(frame, by, [part]).toArrow()
+                    to_arrow(self._grouped(frame, by, [part]))
             except DataError as found:
                 aggregate = self._kind.aggregates[part.aggregate]
                 called = f"{aggregate.function.name.lower()} of '{aggregate.input}'"

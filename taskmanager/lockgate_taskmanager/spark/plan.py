@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.event_time import Times
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
 from lockgate_taskmanager.spark.session import is_connect
@@ -98,7 +99,7 @@ class Plan:
         try:
             with explained(self._where, on_records=True):
                 frame = self._frame if self.repeatable else self._build(self._leaf.frame())
-                table: pa.Table = frame.toArrow()
+                table = to_arrow(frame)
                 self.malformed = self._leaf.malformed(frame)
                 if self._times is not None:
                     self.times = self._times(frame)

@@ -180,6 +180,18 @@ class AtWork:
 Poll = Batch | Idle | Exhausted
 
 
+@dataclass(slots=True)
+class EngineTime:
+    """What the engine's jobs of one subtask have taken, retries included. Only its own thread writes it."""
+
+    jobs: int = 0
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One job has ended."""
+        self.jobs, self.seconds = self.jobs + 1, self.seconds + seconds
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
     """Everything a program is built from.
@@ -196,6 +208,7 @@ class ProgramContext:
     restored_checkpoint_id: int = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)  # parallelism by vertex id
     is_warmup: bool = False
+    engine_time: EngineTime = field(default_factory=EngineTime, compare=False)
 
     @property
     def copied_run(self) -> str:

@@ -63,6 +63,30 @@ def test_a_restored_attempt_starts_with_its_checkpoints_number(engine: SparkEngi
         program.close()
 
 
+def test_each_job_counts_for_the_subtask_that_runs_it(engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x y\n")
+    job_graph = graph(vertex("source", text(tmp_path / "a"), WORDS))
+    contexts = [
+        ProgramContext(SubtaskId(AttemptId("orders", "run", 3), "source", number), job_graph, str(tmp_path))
+        for number in range(2)
+    ]
+    programs = [engine.build(context) for context in contexts]
+    try:
+        for program in programs:
+            program.open()
+        await_listeners(engine)
+        before, spent = newest(engine)[0], [context.engine_time.jobs for context in contexts]
+        programs[1].assign(*engine.discover(job_graph, "source", ()))
+        programs[1].poll()
+        run = newest(engine)[0] - before
+        assert run > 0
+        assert [context.engine_time.jobs for context in contexts] == [spent[0], spent[1] + run]
+        assert contexts[1].engine_time.seconds > 0
+    finally:
+        for program in programs:
+            program.close()
+
+
 def test_warm_ups_are_named_too_although_they_share_a_thread(engine: SparkEngine, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x y\n")
     job_graph = graph(

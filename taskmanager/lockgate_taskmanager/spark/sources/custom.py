@@ -14,6 +14,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_taskmanager.spark.chain import loaded
 from lockgate_taskmanager.spark.errors import explained, lasts
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.user_code import close_quietly, may_be_ended
@@ -173,8 +174,7 @@ class CustomReader:
                 return pa.Table.from_pandas(found, preserve_index=False)
         if hasattr(found, "toArrow"):
             with explained(self._where, on_records=True):
-                table: pa.Table = found.toArrow()
-                return table
+                return to_arrow(found)
         raise DataError(
             f"{self._where}: read() returned a {type(found).__name__}; it must return a pyarrow Table or a DataFrame"
         )
