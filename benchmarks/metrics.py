@@ -59,13 +59,13 @@ _BURSTS = 5
 _LIMIT_S = 300.0
 
 
-class _Scraper:
+class Scraper:
     """Reads every page of a cluster with its own token, over connections that it keeps, as Prometheus does."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         tokens = default_tokens_file(cluster.secret_file)
         token = issue(tokens, cluster.credentials().secret, "scraper", ("read",), 0)
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self.headers = {"Authorization": f"Bearer {token}"}
         self._connections = [HTTPConnection(address, timeout=30) for address in cluster.metrics.values()]
 
     @contextmanager
@@ -110,7 +110,7 @@ class _Scraper:
             return self._ask(connection)
 
     def _ask(self, connection: HTTPConnection) -> HTTPResponse:
-        connection.request("GET", "/metrics", headers=self._headers)
+        connection.request("GET", "/metrics", headers=self.headers)
         return connection.getresponse()
 
 
@@ -126,14 +126,14 @@ def measure(arguments: argparse.Namespace) -> Measurement:
         ) as cluster,
         Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
     ):
-        scraper = _Scraper(cluster)
+        scraper = Scraper(cluster)
         scrape_s = _scrape_s(cluster, client, scraper, arguments.scrapes)
         say(f"one scrape of all {len(cluster.metrics)} pages: {scrape_s * 1e3:.1f} ms of processor time")
         for number in range(-arguments.warm_up, arguments.runs):
             for is_scraped in (True, False) if number % 2 else (False, True):
                 key = f"{'scraped' if is_scraped else 'alone'}-{number + arguments.warm_up}"
                 job = graph(folder, kept.path / f"{key}.db", _INTERVAL_MS)
-                before = _processor_s(cluster)
+                before = cluster_processor_s(cluster)
                 if is_scraped:
                     with scraper.running(arguments.a_second):
                         took_s = run_through(client, key, job).seconds
@@ -141,11 +141,11 @@ def measure(arguments: argparse.Namespace) -> Measurement:
                     took_s = run_through(client, key, job).seconds
                 if number >= 0:
                     seconds[is_scraped].append(took_s)
-                    processor_s[is_scraped].append(_processor_s(cluster) - before)
+                    processor_s[is_scraped].append(cluster_processor_s(cluster) - before)
     return _measurement(arguments.words, arguments.a_second, seconds, processor_s, scrape_s)
 
 
-def _scrape_s(cluster: LocalCluster, client: Client, scraper: _Scraper, times: int) -> float:
+def _scrape_s(cluster: LocalCluster, client: Client, scraper: Scraper, times: int) -> float:
     """Processor time of one scrape of all pages while a job runs: scrapes in a row, and as long a time without any."""
     client.submit("steady", _steady())
     observer = JobObserver(client, "steady")
@@ -184,7 +184,7 @@ def _steady() -> JobGraph:
     )
 
 
-def _processor_s(cluster: LocalCluster) -> float:
+def cluster_processor_s(cluster: LocalCluster) -> float:
     """Processor time of coordinators and task managers so far, with their JVMs and Python workers."""
     mine = {pid for name, pid in cluster.pids().items() if not name.startswith("zookeeper")}
     total = 0

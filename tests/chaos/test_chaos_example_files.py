@@ -14,14 +14,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from lockgate_proto.messages import JobState
 
 from examples.frame.example import json_rows
 from tests.chaos.testing_cluster import TestingCluster
 from tests.debian import program
-from tests.drained import drain, generated, path_of, rows_read
 
 pytestmark = pytest.mark.chaos
 
@@ -138,22 +135,3 @@ def test_a_client_in_ruby_follows_its_job_to_the_next_leader(testing: TestingClu
     assert "\n1200 rows, 1200 of them different, " in printed
     found = [(row["partition"], row["sequence"]) for row in json_rows(output.glob("part-*"))]
     assert sorted(found) == [(partition, sequence) for partition in range(2) for sequence in range(0, 6_000, 10)]
-
-
-def test_the_ledger_when_its_leader_dies(testing: TestingCluster, tmp_path: Path) -> None:
-    printed = submit(testing, tmp_path, "ledger.py")
-    found = re.search(r"ledger-[0-9a-f]+", printed)
-    assert found is not None, printed
-    testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > 0, "a checkpoint")
-    testing.kill_leader()
-    reached = testing.client.job(found[0]).checkpoints_completed
-    testing.wait_until(lambda: testing.client.job(found[0]).checkpoints_completed > reached, "a checkpoint after that")
-    (read,) = rows_read(path_of(drain(testing.client, found[0]))).values()
-    testing.wait_until(lambda: testing.client.job(found[0]).state is JobState.FINISHED, "the end of the ledger")
-    ends = dict(enumerate(generated(read, 4)))
-    rows = pq.read_table(tmp_path / "ledger", columns=["partition", "sequence"]).to_pylist()
-    assert Counter((row["partition"], row["sequence"]) for row in rows) == Counter(
-        (number, sequence) for number, end in ends.items() for sequence in range(end)
-    )
-    totals = table(tmp_path / "ledger.db", "SELECT partition, rows_seen, last FROM totals")
-    assert sorted(totals) == [(number, end, end - 1) for number, end in ends.items()]
