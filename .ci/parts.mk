@@ -2,26 +2,28 @@
 MAKEFLAGS += --no-print-directory
 .PHONY: docker chaos integration lint pure mutants examples
 
+# A share of what is tried again and again, and of files marked `rotating`, another one each day: see tests/share.py.
+# `make test` runs everything. Fresh schedules of the simulation come on top.
+
 docker:
 	@scripts/part.sh "container image" $(MAKE) docker-image
-	@LOCKGATE_TEST_DOCKER=required $(MAKE) test-docker # here a test that is skipped counts as failed
+	@LOCKGATE_TEST_SHARE=3 LOCKGATE_TEST_DOCKER=required $(MAKE) test-docker # here a skipped test counts as failed
 
 chaos:
-	@$(MAKE) chaos-tests
+	@LOCKGATE_TEST_SHARE=3 $(MAKE) chaos-tests
 
-# A third of the repeated cases: `make test` runs them all. Fresh schedules stay.
 integration:
 	@LOCKGATE_TEST_SHARE=3 $(MAKE) integration-tests
 
 pure:
-	@LOCKGATE_TEST_SHARE=3 LOCKGATE_TEST_SIMULATION_SECONDS=40 $(MAKE) pure-tests
+	@LOCKGATE_TEST_SHARE=6 LOCKGATE_TEST_SIMULATION_SECONDS=30 $(MAKE) pure-tests
 
 # What waits for nothing takes what the parts leave in which processes have to answer in time.
 lint:
 	@scripts/part.sh lint nice -n 5 $(MAKE) lint docs
 
 mutants:
-	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed"
+	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed --share 2"
 
 examples:
 	@scripts/part.sh examples $(MAKE) examples ARGS="--share 3 --kill either"

@@ -21,7 +21,7 @@ from tests.java import FIRST_COMPILER_ONLY
 from tests.postgresql_server import PostgresqlServer, server_for_tests
 from tests.run_notes import RUN_NOTE
 from tests.selection import SPARK_FOLDERS, check_marks, has_nothing_for
-from tests.share import draw_fewer_examples
+from tests.share import DAY, SHARE, draw_fewer_examples, other_days
 from tests.watchdog import (  # noqa: F401 (hooks)
     pytest_configure,
     pytest_exception_interact,
@@ -52,6 +52,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
 
 
+def pytest_report_header() -> str:
+    """How to repeat what a share of the tests has found."""
+    return f"LOCKGATE_TEST_SHARE={SHARE} LOCKGATE_TEST_DAY={DAY}" if SHARE > 1 else ""
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """What it imports may not be installed, and each process of a run imports all that it collects."""
     return True if has_nothing_for(config.option.markexpr, collection_path) else None
@@ -73,12 +78,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that the others run beside it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that the others run beside it; what other days run is left to them."""
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in SPARK_FOLDERS):
             item.add_marker("spark")
     check_marks(items)
+    if left := other_days(items):
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
     draw_fewer_examples(items)
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
 

@@ -1,22 +1,44 @@
 """How much of what is tried again and again a run tries: with `LOCKGATE_TEST_SHARE=N` the N-th part of it.
 
-Of Hypothesis' examples, the simulation's seeds and its crash points. With `LOCKGATE_TEST_EVERY_POINT=1` a process dies
-at every single point there is, and not at the telling ones alone.
+Of Hypothesis' examples, the simulation's seeds and its crash points, and of files marked `rotating`. Each day it is
+another part, so that N days see everything; `LOCKGATE_TEST_DAY` repeats one of them. With `LOCKGATE_TEST_EVERY_POINT=1`
+a process dies at every single point there is, and not at the telling ones alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
+from examples.frame.shares import DAY_S, of_the_day
+
 SHARE = int(os.environ.get("LOCKGATE_TEST_SHARE", "1"))
+DAY = int(os.environ.setdefault("LOCKGATE_TEST_DAY", str(int(time.time()) // DAY_S)))
+"""Since 1970. The processes of one run agree on it."""
 EVERY_POINT = os.environ.get("LOCKGATE_TEST_EVERY_POINT") == "1"
 _SETTINGS = (
     "_hypothesis_internal_use_settings"  # where Hypothesis keeps those of a test, and its pytest plugin reads them
 )
+
+
+_Item = TypeVar("_Item")
+
+
+def of_today(items: Sequence[_Item], share: int = SHARE) -> Sequence[_Item]:
+    """Every `share`-th, from another one on each day."""
+    return of_the_day(items, share, DAY * DAY_S)
+
+
+def other_days(items: Iterable[pytest.Item], share: int = SHARE) -> list[pytest.Item]:
+    """The tests in files marked `rotating` that are not part of today's share of these files."""
+    rotating = [item for item in items if item.get_closest_marker("rotating")]
+    today = set(of_today(sorted({item.path for item in rotating}), share))
+    return [item for item in rotating if item.path not in today]
 
 
 def draw_fewer_examples(items: Iterable[pytest.Item], share: int = SHARE) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-_DAY_S = 24 * 3600
+DAY_S = 24 * 3600
 
 
 def of_the_day(items: Sequence[Item], shares: int, unix_s: float) -> Sequence[Item]:
@@ -15,4 +15,4 @@ def of_the_day(items: Sequence[Item], shares: int, unix_s: float) -> Sequence[It
 
     shares: 1 or more, 1 for all items at any time; unix_s: the wall clock's seconds.
     """
-    return items[int(unix_s) // _DAY_S % shares :: shares]
+    return items[int(unix_s) // DAY_S % shares :: shares]

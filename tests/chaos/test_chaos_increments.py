@@ -12,7 +12,7 @@ from tests.chaos.keyed_job import KeyedJob
 from tests.chaos.testing_cluster import History, TestingCluster
 from tests.drained import path_of
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 BACKENDS = {
     "filesystem": StateBackend(FilesystemBackend(), full_every=6),

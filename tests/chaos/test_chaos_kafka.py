@@ -14,7 +14,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import patient
 from tests.kafka_broker import PARTITIONS, KafkaBroker
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PIECE, PAUSE_S = 50, 0.1
 

@@ -20,7 +20,7 @@ from lockgate import Job, Restart
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import path_of, patient
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 
 def test_a_job_whose_record_is_damaged_when_the_leader_dies_stops_no_other(testing: TestingCluster) -> None:

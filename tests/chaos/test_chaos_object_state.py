@@ -16,7 +16,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, RATE = 4, 800.0
 

@@ -14,7 +14,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, RATE = 2, 8.0  # each failure takes a moment to be found
 SKIPPED, LETTERS, CALLS = 101, 103, 107  # each so many-th record fails there, the first ones at the beginning

@@ -10,7 +10,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 from tests.postgresql_server import PostgresqlServer
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, RATE = 2, 300
 

@@ -15,7 +15,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, RATE, KEYS = 4, 800.0, 37
 TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order

@@ -13,7 +13,7 @@ from lockgate.client import ClientError
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import patient
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, BUCKETS = 2, 50
 KEYS = [[partition, bucket] for partition in range(PARTITIONS) for bucket in range(BUCKETS)]

@@ -13,7 +13,7 @@ from lockgate_common.storage import locate
 
 from tests.s3_server import server_for_tests
 
-pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating, pytest.mark.first, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("victim", [pytest.param("leader", marks=pytest.mark.soak), "taskmanager"])

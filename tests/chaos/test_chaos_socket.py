@@ -16,7 +16,7 @@ from lockgate import Job
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import patient
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 KEY = "socket"
 

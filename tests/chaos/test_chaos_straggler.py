@@ -15,7 +15,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 KEYS = 50
 WORK = [sum(x * number % 7 for x in range(1, 61)) for number in range(7)]  # by what the number leaves, divided by 7

@@ -20,7 +20,7 @@ from lockgate.client import Client, JobFailed, JobHandle, KeyTaken, NotAllowed
 from lockgate.pipeline.stream import Stream
 from tests.chaos.testing_cluster import TestingCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating, pytest.mark.first, pytest.mark.timeout(600)]
 
 WAIT_S = 240.0
 PASSWORD = "of-the-environment-4731"

@@ -18,7 +18,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 RATE, ROW_US, PAD_BYTES = 400.0, 4_000, 20_000
 """800 rows a second for two subtasks that can process 500; so large that no more than some thousand are in flight."""

@@ -15,7 +15,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import PATIENCE_S
 from tests.future_version import VERSION, FutureVersion
 
-pytestmark = [pytest.mark.chaos, pytest.mark.first]
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating, pytest.mark.first]
 
 
 @pytest.fixture

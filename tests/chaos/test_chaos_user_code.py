@@ -15,7 +15,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.committed import rows_of
 from tests.drained import generated, path_of, patient, rows_read
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 ROWS, KEYS = 6_000, 7
 

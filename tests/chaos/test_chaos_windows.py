@@ -22,7 +22,7 @@ from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
 from tests.drained import generated
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PARTITIONS, RATE, KEYS = 4, 1_500.0, 37
 ROW_US = 4_000  # a little more than there is: 555 rows a second come to two subtasks

@@ -15,7 +15,7 @@ from tests.docker.fleet import Container, Fleet
 from tests.drained import PATIENCE_S
 from tests.ledger_job import NEVER, LedgerJob
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.docker, pytest.mark.rotating, pytest.mark.timeout(1200)]
 
 # How a coordinator that becomes the leader knows that the former one left of its own accord.
 GOODBYES = {"there was no leader", "the process at the leader's address reported that it is not the leader"}

@@ -17,7 +17,7 @@ from lockgate_devtools.equipment.engine import docker
 
 from tests.docker.fleet import Container, Fleet
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.docker, pytest.mark.rotating, pytest.mark.timeout(1200)]
 
 MASTER = "spark://spark-master:7077"
 SERVERS = ("spark-master", "spark-worker-1", "spark-worker-2")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lockgate_proto.messages import CheckpointMode
 
-from tests.share import EVERY_POINT
+from tests.share import EVERY_POINT, of_today
 from tests.simulation.job import SimulatedJob
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, Step, simulate
@@ -269,12 +269,12 @@ def at_points(
 ) -> Iterator[Scenario]:
     """One scenario for each such step of a coordinator, or of a task manager, in the quiet run of `seed`.
 
-    kind: crash, freeze, usurp, crash of a task manager.
+    kind: crash, freeze, usurp, crash of a task manager. stride: every such step, from another one on each day.
     """
     quiet = replace(quiet_scenario(seed, mode), job=job)
     passed = simulate(quiet)
     steps = passed.task_manager_steps if kind == "crash of a task manager" else passed.steps
-    for point in points_of_interest(steps)[::stride]:
+    for point in of_today(points_of_interest(steps), stride):
         if kind == "crash of a task manager":
             yield replace(quiet, task_manager_crash_at=point)
         elif kind == "crash":

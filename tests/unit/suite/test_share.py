@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.share import draw_fewer_examples
+from tests.share import DAY, draw_fewer_examples, of_today, other_days
 
 
 def test_a_share_of_the_examples_is_drawn_for_every_occurrence_of_the_test() -> None:
@@ -24,3 +25,27 @@ def test_a_share_of_the_examples_is_drawn_for_every_occurrence_of_the_test() -> 
     draw_fewer_examples(cast(list[pytest.Item], items), 10)
     example()
     assert len(drawn) == 4
+
+
+def test_of_files_that_take_turns_each_is_run_on_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = (("a", "1", True), ("a", "2", True), ("b", "3", True), ("c", "4", False), ("d", "5", True))
+    items: Any = [
+        SimpleNamespace(path=Path(file), name=name, get_closest_marker=lambda _mark, is_marked=is_marked: is_marked)
+        for file, name, is_marked in tests
+    ]
+    assert other_days(items, 1) == []
+    run = []
+    for day in range(DAY, DAY + 3):
+        monkeypatch.setattr("tests.share.DAY", day)
+        left = {item.name for item in other_days(items, 3)}
+        assert "4" not in left
+        run.append({item.name for item in items} - left - {"4"})
+    assert sorted(run, key=min) == [{"1", "2"}, {"3"}, {"5"}]
+
+
+def test_three_days_see_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    for day in range(DAY, DAY + 3):
+        monkeypatch.setattr("tests.share.DAY", day)
+        found += of_today(range(10), 3)
+    assert sorted(found) == list(range(10))
