@@ -23,7 +23,7 @@ lint:
 	@scripts/part.sh lint nice -n 5 $(MAKE) lint docs
 
 mutants:
-	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed --share 2"
+	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed"
 
 examples:
 	@scripts/part.sh examples $(MAKE) examples ARGS="--share 3 --kill either"
