@@ -56,7 +56,7 @@ class WebApp:
         passes: OriginPasses,
         is_local: bool,
     ) -> None:
-        self._others, self._metrics, self._passes = others, metrics, passes
+        self._others, self._metrics, self._passes, self._cluster = others, metrics, passes, settings.cluster
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
         self._look_ups = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="dashboard-look-up")
@@ -176,6 +176,7 @@ class WebApp:
             "owner": visitor.caller.is_owner,
             "pass": self._passes.of(own_origin(request.scope)),
             "dashboards": list(self._others()),
+            "cluster": self._cluster,
         }
 
 

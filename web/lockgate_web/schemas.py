@@ -196,6 +196,13 @@ SCHEMAS: dict[str, Schema] = {
     "Rescaled": _object({"key": _TEXT, "parallelism": _by_name(_WHOLE), "after_attempt": _WHOLE}),
     "Disposed": _object({"key": _TEXT, "disposed": _WHOLE}),
     "Session": _object(
-        {"name": _TEXT, "roles": _list(_TEXT), "owner": _YES, "pass": _TEXT, "dashboards": _list(_TEXT)}
+        {
+            "name": _TEXT,
+            "roles": _list(_TEXT),
+            "owner": _YES,
+            "pass": _TEXT,
+            "dashboards": _list(_TEXT),
+            "cluster": _TEXT,
+        }
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.integration
 
 PARTS = {"checkpoints": "Checkpoints and savepoints", "failovers": "Events", "actions": "Rescale"}
 """Of a job's page, besides its graph: a text on each."""
+PHONE = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 _NAME = "<img src=x onerror='document.title=1'>"
 
 
@@ -93,8 +95,7 @@ def test_every_page_keeps_the_rules_of_accessibility(shown: Site, browser: Any, 
 
 
 def test_no_page_is_wider_than_a_phone(shown: Site, browser: Any) -> None:
-    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
     wide = {}
     for path, expression in (
         ("", f"document.getElementById('job-{KEY}')"),
@@ -148,6 +149,19 @@ def test_the_load_of_vertices_and_subtasks_is_shown(shown: Site, browser: Any) -
     texts = f"{rows}.map(row => [...row.cells].map(each => each.textContent).join('|'))"
     until(browser, f"{texts}.some(each => each.endsWith('|73 %|12 %|15 %|2023-11-14 22:13:20|2 min|-'))")
     until(browser, f"{texts}.some(each => each.endsWith('|-|-|68.4 KiB in 2 splits'))")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    row = "document.querySelector('table[aria-label=Vertices] tbody tr:nth-child(2)')"
+    cells = f"[...{row}.cells].filter(each => each.checkVisibility() && each.getBoundingClientRect().right <= 390)"
+    readable = f"{cells}.map(each => each.textContent).join('|')"
+    until(browser, f"{readable} === 'count|2023-11-14 22:13:20|2 min'")
+
+
+def test_a_job_page_that_is_opened_directly_names_its_cluster_and_shows_utc(shown: Site, browser: Any) -> None:
+    browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kathmandu"})
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    until(browser, "document.getElementById('cluster').textContent === 'cluster default'")
+    submitted = datetime.fromtimestamp(shown.api.status(KEY).submitted_unix_ms // 1000, UTC)
+    until(browser, f"document.getElementById('main').textContent.includes('{submitted:%Y-%m-%d %H:%M:%S} UTC')")
 
 
 def test_the_traceback_of_the_jobs_code_opens_with_a_click_and_is_text(shown: Site, browser: Any) -> None:

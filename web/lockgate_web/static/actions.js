@@ -37,11 +37,18 @@ function result(answer) {
 }
 
 function commandLine(command) {
-  const copy = h("button", { class: "plain", type: "button", "aria-label": `Copy the command ${command}`, onclick: async () => {
-    await navigator.clipboard?.writeText(command).catch(() => {});
-    copy.textContent = "Copied";
-  } }, "Copy");
-  return h("div", { class: "command" }, h("code", {}, command), copy);
+  const code = h("code", {}, command);
+  const said = h("span", { class: "small", role: "status" });
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(command); // there is no clipboard in a page that came without TLS from another machine
+      said.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      said.textContent = "The browser did not allow it: the command is selected, copy it with the keyboard";
+    }
+  };
+  return h("div", { class: "command" }, code, h("button", { class: "plain", type: "button", "aria-label": `Copy the command ${command}`, onclick: copy }, "Copy"), said);
 }
 
 const SAVEPOINT = "Take a snapshot that stays until it is disposed of. The job runs on.";

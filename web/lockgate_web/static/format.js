@@ -47,7 +47,10 @@ export function ago(unixMs) {
   return seconds < 129600 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
 }
 
-export const moment = (unixMs) => (unixMs ? new Date(unixMs).toLocaleString() : "-");
+// Seconds of UTC; "-" for what a date cannot hold.
+export const utc = (unixMs) => (unixMs == null || Math.abs(unixMs) > 8e15 ? "-" : new Date(unixMs).toISOString().replace("T", " ").replace(/\..*/, ""));
+
+export const moment = (unixMs) => (unixMs ? `${utc(unixMs)} UTC` : "-");
 
 export const clock = (unixUs) => new Date(unixUs / 1000).toISOString().slice(11, 23);
 

@@ -1,14 +1,15 @@
 // The execution graph, and the subtasks of the vertex that was chosen.
 import { h, pager, s, show, table } from "./dom.js";
-import { backlog, brief, count, lag, moment, percent, rate, size, words } from "./format.js";
+import { backlog, brief, count, lag, percent, rate, size, utc, words } from "./format.js";
 
 const PAGE = 100; // of the server
 
 export function graphPart(place, model) {
   const drawing = h("div", { class: "card" }, h("p", { class: "dim" }, "drawing"));
+  const vertices = h("section", { class: "card" });
   const operators = h("section", { class: "card" });
   const subtasks = h("section", { class: "card" });
-  show(place, drawing, operators, subtasks);
+  show(place, drawing, vertices, operators, subtasks);
   let graph = null;
   let shape = "";
   let chosen = "";
@@ -58,6 +59,10 @@ export function graphPart(place, model) {
 
   function draw() {
     if (graph) show(drawing, picture(model, graph, chosen, choose));
+    show(vertices, h("h2", {}, "Vertices"), table("Vertices", [["Vertex", ""], ["Busy", "right hide"], ["Back-pressured", "right hide"],
+      ["Watermark, UTC", "nowrap"], ["Lag", "right"], ["Backlog", "right hide"]],
+    model.status.vertices.map((each) => [each.id, percent(each.busy), percent(each.backpressured), utc(each.watermark_unix_ms), lag(each.lag_ms), backlog(each) ?? "-"]),
+    "None is known."));
     const rows = model.status.operators.map((each) => [each.name || each.id, each.vertex, count(each.records_in), count(each.records_out),
       ["late", "malformed", "ahead", "failed"].filter((what) => each[`records_${what}`])
         .map((what) => `${count(each[`records_${what}`])} ${what}`).join(", ") || "-"]);
@@ -127,7 +132,7 @@ function box(model, vertex, place, wide, high, isChosen, choose) {
     s("text", { x: 12, y: 21, "font-weight": 650 }, short(vertex.id, 24)), s("text", { class: "dim", x: 12, y: 37 }, short(name, 30)),
     s("text", { x: 12, y: 54 }, flow + unread(vertex)), s("text", { class: "dim", x: 12, y: 69 }, short(said, 30)),
     s("text", { x: 12, y: 86, class: "load" }, load), shares(vertex, wide - 24),
-    s("title", {}, `${name}${vertex.watermark_unix_ms == null ? "" : `\nwatermark ${moment(vertex.watermark_unix_ms)}`}${left ? `\nbacklog ${left}` : ""}`));
+    s("title", {}, `${name}${left ? `\nbacklog ${left}` : ""}`));
 }
 
 // In few characters; the whole is in the title.
@@ -151,7 +156,5 @@ function shares(vertex, wide) {
     return part;
   });
 }
-
-const utc = (unixMs) => (unixMs == null || Math.abs(unixMs) > 8e15 ? "-" : new Date(unixMs).toISOString().replace("T", " ").slice(0, 19));
 
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

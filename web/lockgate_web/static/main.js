@@ -36,6 +36,7 @@ function open() {
 }
 
 function visitor(session) {
+  document.getElementById("cluster").textContent = `cluster ${session.cluster}`;
   const box = document.getElementById("visitor");
   if (session.owner) return show(box, h("span", {}, "owner"));
   const said = h("span", { class: "bad", role: "alert" });

@@ -16,7 +16,6 @@ export function overviewPage(place, connection, signal) {
     overview: (value) => {
       for (const job of value.jobs) rates.add(job.key, job.records_read ?? 0);
       rates.add("", value.jobs.reduce((sum, job) => sum + (job.records_read ?? 0), 0));
-      document.getElementById("cluster").textContent = `cluster ${value.cluster.name}`;
       last = value;
       draw();
     },
