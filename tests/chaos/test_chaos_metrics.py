@@ -32,7 +32,6 @@ NOT_HERE = {
     "lockgate_subtask_backlog_splits",
     "lockgate_traces_total",  # none are sent
     "lockgate_job_standby_copies",  # no job asks for them
-    "lockgate_job_attempts_ended_total",  # no attempt was given up under this leader
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -85,10 +85,10 @@ class Histogram:
 
 
 class Tally:
-    """Counts by label values. Thread safe."""
+    """Counts by label values. Thread safe. keys: those that are shown before anything was counted."""
 
-    def __init__(self) -> None:
-        self._counts: dict[Hashable, int] = {}
+    def __init__(self, keys: Iterable[Hashable] = ()) -> None:
+        self._counts: dict[Hashable, int] = dict.fromkeys(keys, 0)
         self._lock = threading.Lock()
 
     def add(self, key: Hashable = ()) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockgate_common.metrics.family import Histogram, RisingTotal, Tally
-from lockgate_proto.messages import JobEventKind
+from lockgate_proto.messages import FailureCause, JobEventKind
 
 from lockgate_coordinator.job.effects import Emit
 
@@ -11,6 +11,11 @@ _ENDS = {
     JobEventKind.TASK_MANAGER_LEFT: "task_manager_left",
     JobEventKind.SUBTASK_MOVED: "subtask_moved",
 }
+_CAUSES = (
+    *(cause.name.lower() for cause in FailureCause if cause is not FailureCause.FAILURE_CAUSE_UNSPECIFIED),
+    JobEventKind.TASK_MANAGER_LOST.name.lower(),
+    *_ENDS.values(),
+)
 _CHECKPOINTS = {JobEventKind.CHECKPOINT_COMPLETED: "completed", JobEventKind.CHECKPOINT_ABORTED: "aborted"}
 
 
@@ -20,8 +25,8 @@ class JobMeters:
     def __init__(self) -> None:
         self.checkpoints = Tally()
         """By result and reason."""
-        self.ends = Tally()
-        """Attempts that were given up, by cause."""
+        self.ends = Tally(_CAUSES)
+        """Attempts that were given up, by cause. From 0 on: of a series that begins with 1, no rate shows the first."""
         self.deployments = Tally()
         self.checkpoint_durations = Histogram()
         self.records = RisingTotal()

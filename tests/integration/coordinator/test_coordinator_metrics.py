@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.prometheus import Page, complaints
 pytestmark = pytest.mark.integration
 
 LOOPBACK = "127.0.0.1:0"
+METRICS_PAGE = Path(__file__).resolve().parents[3] / "docs/metrics.md"
 
 
 @pytest.fixture
@@ -73,6 +76,12 @@ def _jobs(page: Page, name: str) -> set[str]:
     return {sample.labels.get("job_key", "") for sample in family.samples} if family is not None else set()
 
 
+def _documented_causes() -> set[str]:
+    listed = re.search(r"^`cause` of an attempt's end: ([^.]*)\.", METRICS_PAGE.read_text(), re.MULTILINE)
+    assert listed is not None
+    return set(re.findall(r"\w+", listed[1]))
+
+
 def test_attempts_are_counted_by_the_cause_of_their_end(
     measured: Coordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
@@ -80,13 +89,18 @@ def test_attempts_are_counted_by_the_cause_of_their_end(
     api = caller(measured)
     api("Submit", m.SubmitRequest("job", graph()))
     api.until("job", lambda status: status.checkpoints_completed >= 1)
+    family, causes = "lockgate_job_attempts_ended_total", _documented_causes()
+    assert {cause: _page(measured).get(family, job_key="job", cause=cause) for cause in causes} == dict.fromkeys(
+        causes, 0
+    )
     task_manager.report(m.SubtaskPhase.SUBTASK_FAILED, m.FailureCause.USER_CODE, "OSError: gone")
     api.until("job", lambda status: status.attempt == 2 and status.state is m.JobState.RUNNING)
     task_manager.die()
     api.until("job", lambda status: status.restarts >= 2 or "lost" in status.error)
     page = _page(measured)
-    assert page.get("lockgate_job_attempts_ended_total", job_key="job", cause="user_code") == 1
-    assert page.get("lockgate_job_attempts_ended_total", job_key="job", cause="task_manager_lost") == 1
+    assert page.get(family, job_key="job", cause="user_code") == 1
+    assert page.get(family, job_key="job", cause="task_manager_lost") == 1
+    assert page.labels(family, "cause") == causes
 
 
 @pytest.mark.usefixtures("measured")
