@@ -15,6 +15,7 @@ from lockgate_common.tls import client_context
 from lockgate_common.token_book import issue, remove
 from lockgate_coordinator.runtime.access import ACCESS
 from lockgate_proto import messages as m
+from lockgate_web import pages
 from lockgate_web.dashboard import Dashboard
 from lockgate_web.endpoints import API, Endpoint, endpoints
 from lockgate_web.reads import Reads
@@ -33,6 +34,7 @@ TABLE = endpoints(Reads("default", "embedded"))
 ROLES = tuple(role.value for role in Role)
 UNKNOWN = ("wrong", "ended", "removed", "forwarded", "jwt ended", "jwt of another key", "jwt for others")
 JSON = {"Content-Type": "application/json"}
+STATIC = Path(pages.__file__).with_name("static")
 _AS_NOBODY = """
 import http.client, json, sys
 port, requests = json.load(sys.stdin)
@@ -58,13 +60,15 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     hash_quickly(monkeypatch)
 
 
-@pytest.fixture
-def guarded(new_coordinator: NewCoordinator, caller: NewCaller, tmp_path: Path) -> tuple[Site, Callable[[str], str]]:
-    """A site, and what a caller shows."""
+@pytest.fixture(params=["leader", "standby"])
+def guarded(
+    request: pytest.FixtureRequest, new_coordinator: NewCoordinator, caller: NewCaller, tmp_path: Path
+) -> tuple[Site, Callable[[str], str]]:
+    """A site of the leader's dashboard or of a standby's, and what a caller shows."""
     file, issuer = tmp_path / "tokens.json", TestingIssuer(tmp_path)
-    leader = leading(
-        new_coordinator(web=Dashboard, dashboard="127.0.0.1:0", tokens_file=str(file), jwt=issuer.settings)
-    )
+    options = {"web": Dashboard, "dashboard": "127.0.0.1:0", "tokens_file": str(file), "jwt": issuer.settings}
+    leader = leading(new_coordinator(**options))
+    shower = new_coordinator(**options) if request.param == "standby" else leader
     shown = {role: str(issue(file, SECRET.secret, role, (role,), 0)) for role in ROLES}
     shown |= {"ended": str(issue(file, SECRET.secret, "ended", ("admin",), 1))}
     shown |= {"removed": str(issue(file, SECRET.secret, "removed", ("admin",), 0))}
@@ -72,7 +76,14 @@ def guarded(new_coordinator: NewCoordinator, caller: NewCaller, tmp_path: Path) 
     shown |= {"wrong": "not the secret of it", "secret": SECRET.secret, "jwt ended": issuer.sign("admin", exp=1)}
     shown |= {"jwt of another key": issuer.sign("admin", key=ec_key())}
     shown |= {"jwt for others": issuer.sign("admin", aud="another cluster")}
-    return Site(leader, caller(leader), new_coordinator), lambda name: shown[name]
+    return Site(shower, caller(leader), new_coordinator), lambda name: shown[name]
+
+
+def _headers(shown: Callable[[str], str], name: str) -> dict[str, str]:
+    """Of a request by that caller; "": the user of the coordinator."""
+    if name in ("", "forwarded"):
+        return {"Via": "1.1 proxy"} if name else {}
+    return {"Authorization": f"Bearer {shown(name)}"}
 
 
 def _status(site: Site, endpoint: Endpoint, headers: dict[str, str]) -> int:
@@ -93,8 +104,7 @@ def test_every_path_with_every_role(guarded: tuple[Site, Callable[[str], str]]) 
             assert status != 401, (endpoint.path, role)
             assert (status == 403) is not _allowed(endpoint, role), (endpoint.path, role, status)
         for name in ("secret", ""):
-            headers = {"Authorization": f"Bearer {shown(name)}"} if name else {}
-            assert _status(site, endpoint, headers) not in (401, 403), (endpoint.path, name)
+            assert _status(site, endpoint, _headers(shown, name)) not in (401, 403), (endpoint.path, name)
     for role in ROLES:
         assert ask(site.address, "/metrics", headers={"Authorization": f"Bearer {shown(role)}"}).status == 200, role
 
@@ -103,12 +113,26 @@ def test_every_path_for_unknown_callers(guarded: tuple[Site, Callable[[str], str
     site, shown = guarded
     for endpoint in TABLE:
         for name in UNKNOWN:
-            headers = {"Via": "1.1 proxy"} if name == "forwarded" else {"Authorization": f"Bearer {shown(name)}"}
             free = endpoint.role is None
-            assert (_status(site, endpoint, headers) == 401) is not free, (endpoint.path, name)
+            assert (_status(site, endpoint, _headers(shown, name)) == 401) is not free, (endpoint.path, name)
     for name in UNKNOWN:
-        headers = {"Via": "1.1 proxy"} if name == "forwarded" else {"Authorization": f"Bearer {shown(name)}"}
-        assert ask(site.address, "/metrics", headers=headers).status == 401, name
+        assert ask(site.address, "/metrics", headers=_headers(shown, name)).status == 401, name
+
+
+def test_every_page_is_for_everyone_and_without_data(guarded: tuple[Site, Callable[[str], str]]) -> None:
+    site, shown = guarded
+    site.api("Submit", m.SubmitRequest(KEY, graph(name="of the job")))
+    files = {f"/static/{path.name}": path.read_bytes() for path in STATIC.iterdir()}
+    assert len(files) > 10
+    page = files["/static/index.html"]
+    for path, content in (files | {"/": page, f"/jobs/{KEY}": page, "/jobs/none": page}).items():
+        for name in (*ROLES, *UNKNOWN, "secret", ""):
+            answer = ask(site.address, path, headers=_headers(shown, name))
+            assert (answer.status, answer.body) == (200, content), (path, name)
+            assert "set-cookie" not in answer.headers, path
+        assert ask(site.address, path, "POST", JSON, b"{}").status == 405, path
+    for name in (*ROLES, *UNKNOWN, ""):
+        assert ask(site.address, "/static/nothing.js", headers=_headers(shown, name)).status == 404, name
 
 
 @nobody.needs_root
