@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from typing import Any
 
 import click
 from lockgate_proto.messages import JobState
 
-from lockgate.commands.options import connect, job_argument, json_option, target_options
-from lockgate.commands.working import working
+from lockgate.commands.options import asking, connect, job_argument, json_option, target_options
 
 _STATES = [state.name for state in JobState if state is not JobState.JOB_STATE_UNSPECIFIED]
 
@@ -41,7 +42,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
     from lockgate import shapes
     from lockgate.commands import views
 
-    with connect(target) as client:
+    with asking(target, "the leader is asked for its jobs") as client:
         listed = sorted(client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
     found = [job for job in listed if not states or job.state.name in states]
     if listed and not found and not as_json:
@@ -50,7 +51,8 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
     if as_json:
         _print_json([shapes.summary_json(job) for job in found])
     else:
-        click.echo(views.jobs_text(found))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+        click.echo(views.jobs_text(found, width))
 
 
 @click.command()
@@ -77,7 +79,7 @@ def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | N
 
     if story and traceback:
         raise click.UsageError("choose one of --story and --traceback")
-    with connect(target) as client:
+    with asking(target, f"the leader is asked for job {key}") as client:
         if story:
             answer = client.story(key)
             as_text, as_data = story_text(answer), shapes.story_json(answer)
@@ -128,7 +130,7 @@ def checkpoints(key: str, with_offsets: bool, as_json: bool, **target: str | Non
     from lockgate import shapes
     from lockgate.commands import views
 
-    with connect(target) as client:
+    with asking(target, f"the checkpoints of job {key} are listed") as client:
         found = client.checkpoints(key)
         offsets = {each.checkpoint_id: each for each in client.offsets(key)} if with_offsets else {}
     if with_offsets:
@@ -157,11 +159,10 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
     """
     from lockgate.commands.progress import Silent, follow
 
-    with connect(target) as client:
+    with asking(target, f"job {key} ends") as client:
         state = client.cancel(key)
         if wait:
-            with working(f"job {key} ends"):
-                state = follow(client, key, Silent()).state
+            state = follow(client, key, Silent()).state
     if as_json:
         _print_json({"key": key, "state": state.name})
     else:
@@ -179,7 +180,7 @@ def release(key: str, as_json: bool, **target: str | None) -> None:
     Examples:
       lockgate release wordcount-1f2e3d4c
     """
-    with connect(target) as client:
+    with asking(target, f"job {key} is released") as client:
         state = client.release(key)
     if as_json:
         _print_json({"key": key, "state": state.name})
@@ -200,7 +201,7 @@ def leader(as_json: bool, **target: str | None) -> None:
     """
     from lockgate import shapes
 
-    with connect(target) as client:
+    with asking(target, "the leader is looked for") as client:
         found = client.leader()
     if as_json:
         _print_json(shapes.leader_json(found))

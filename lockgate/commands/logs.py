@@ -14,7 +14,8 @@ from typing import IO
 import click
 
 from lockgate.commands.log_lines import OfJob, Parser, Record
-from lockgate.commands.options import connect, find, optional_job_argument, target_options
+from lockgate.commands.options import asking, find, optional_job_argument, target_options
+from lockgate.commands.working import working
 from lockgate.errors import UserError
 
 _FOLLOW_S = 0.3
@@ -44,7 +45,10 @@ def logs(key: str | None, follow: bool, tail: int | None, **target: str | None) 
     logs = [Log(path, key) for path in sorted(folder.glob("*.log"))]
     found: Iterable[Record] = merged(logs)
     shown = 0
-    for record in deque(found, tail) if tail else found:
+    if tail:
+        with working(f"{folder} is read"):
+            found = deque(found, tail)
+    for record in found:
         shown += 1
         _show(record)
     if follow:
@@ -135,7 +139,7 @@ def _folder(target: dict[str, str | None]) -> Path | None:
 def _elsewhere(target: dict[str, str | None]) -> str:
     from lockgate.commands.views import table
 
-    with connect(target) as client:
+    with asking(target, "the cluster is asked for its processes") as client:
         cluster = client.cluster()
     rows = [(found.coordinator_id, found.address, str(found.pid)) for found in cluster.coordinators]
     rows += [(found.task_manager_id, found.address, str(found.pid)) for found in cluster.task_managers]

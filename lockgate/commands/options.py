@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from lockgate.commands.working import working
 
 if TYPE_CHECKING:
     from lockgate.client import Client, ClusterTarget
@@ -133,3 +136,10 @@ def connect(target: dict[str, str | None]) -> Client:
     from lockgate.client import Client
 
     return Client.connect(find(target))
+
+
+@contextmanager
+def asking(target: dict[str, str | None], text: str) -> Iterator[Client]:
+    """A client for the block, which only waits for its answers. text: shown meanwhile, see `working`."""
+    with connect(target) as client, working(text):
+        yield client

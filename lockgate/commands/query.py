@@ -8,7 +8,7 @@ from typing import Any
 import click
 from lockgate_common.json_input import JsonError, parse_json
 
-from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.options import asking, job_argument, json_option, target_options
 
 
 @click.command()
@@ -38,7 +38,7 @@ def query(
     from lockgate import shapes
     from lockgate.commands import views
 
-    with connect(target) as client:
+    with asking(target, f"what {operator} of job {key} holds is read") as client:
         answer = client.query(key, {operator: [_values(text) for text in keys]}, checkpoint or 0)
     if as_json:
         click.echo(json.dumps(shapes.queried_json(answer), indent=2))

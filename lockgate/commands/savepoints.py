@@ -6,7 +6,7 @@ import json
 
 import click
 
-from lockgate.commands.options import connect, job_argument, json_option, target_options
+from lockgate.commands.options import asking, connect, job_argument, json_option, target_options
 from lockgate.commands.working import working
 
 _timeout_option = click.option(
@@ -52,7 +52,7 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
     from lockgate import shapes
 
-    with connect(target) as client, working(f"job {key} takes a savepoint"):
+    with asking(target, f"job {key} takes a savepoint") as client:
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
     click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
@@ -66,7 +66,7 @@ def list_(key: str, as_json: bool, **target: str | None) -> None:
     from lockgate import shapes
     from lockgate.commands import views
 
-    with connect(target) as client:
+    with asking(target, f"the savepoints of job {key} are listed") as client:
         found = client.savepoints(key)
     if as_json:
         click.echo(json.dumps([shapes.checkpoint_json(savepoint) for savepoint in found], indent=2))
@@ -83,7 +83,7 @@ def dispose(key: str, number: int, **target: str | None) -> None:
 
     Refused while it is the newest snapshot of a running job, or another job is starting from it.
     """
-    with connect(target) as client:
+    with asking(target, f"savepoint {number} of job {key} is deleted") as client:
         client.dispose_savepoint(key, number)
     click.echo(f"job {key} no longer has a savepoint {number}")
 
@@ -109,7 +109,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
     from lockgate import shapes
     from lockgate.commands.progress import Silent, follow
 
-    with connect(target) as client, working(f"job {key} stops with a savepoint"):
+    with asking(target, f"job {key} stops with a savepoint") as client:
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())

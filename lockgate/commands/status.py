@@ -10,7 +10,7 @@ import click
 from lockgate_common.printable import printable
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
-from lockgate.commands.options import connect, json_option, target_options
+from lockgate.commands.options import asking, json_option, target_options
 
 
 @click.command()
@@ -27,7 +27,7 @@ def status(as_json: bool, **target: str | None) -> None:
     """
     from lockgate.shapes import status_json
 
-    with connect(target) as client:
+    with asking(target, "the cluster is asked for its status") as client:
         cluster, jobs = client.cluster(), client.jobs()
     click.echo(json.dumps(status_json(cluster, jobs), indent=2) if as_json else status_text(cluster, jobs))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from lockgate_proto.messages import (
 from lockgate.backlog import Backlog
 from lockgate.shapes import mode_name, state_kind
 
+_FEWEST = 40
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Columns padded to their widest cell; those numbered in `right` are right-aligned."""
@@ -39,22 +42,25 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     return "\n".join(lines)
 
 
-def jobs_text(jobs: Sequence[JobStatus]) -> str:
-    """`lockgate jobs`."""
+def jobs_text(jobs: Sequence[JobStatus], width: int = sys.maxsize) -> str:
+    """`lockgate jobs`. width: of a line, in characters; at least _FEWEST of each text are shown."""
     if not jobs:
         return "no jobs; submit one with `lockgate submit FILE.py`"
+    texts = [job.error if job.state.name == "FAILED" else job.message for job in jobs]
     rows = [
-        (
-            job.job_key,
-            job.state.name,
-            str(job.attempt),
-            str(job.restarts),
-            clock(job.submitted_unix_ms),
-            first_line(job.error if job.state.name == "FAILED" else job.message),
-        )
-        for job in jobs
+        (job.job_key, job.state.name, str(job.attempt), str(job.restarts), clock(job.submitted_unix_ms)) for job in jobs
     ]
-    return table(("KEY", "STATE", "ATTEMPT", "RESTARTS", "SUBMITTED", ""), rows, right=(2, 3))
+    header, right = ("KEY", "STATE", "ATTEMPT", "RESTARTS", "SUBMITTED"), (2, 3)
+    most = max(_FEWEST, width - 2 - max(map(len, table(header, rows, right).splitlines())))
+    cut = [_cut(text, most) for text in texts]
+    found = table((*header, ""), [(*row, text) for row, text in zip(rows, cut, strict=True)], right)
+    return found if cut == texts else f"{found}\n\n`lockgate job KEY` shows a text that ends with ... as a whole"
+
+
+def _cut(text: str, most: int) -> str:
+    """Its first line, and of that as many characters."""
+    line = first_line(text)
+    return line if line == text and len(line) <= most else f"{line[: most - 4].rstrip()} ..."
 
 
 def job_text(status: JobStatus) -> str:

@@ -194,3 +194,21 @@ def test_a_traceback_is_whole_on_request_and_named_where_it_is_not() -> None:
     assert "--traceback" not in views.job_text(STATUS)
     assert views.traceback_text(replace(STATUS, error="")) == "job k has not failed"
     assert views.traceback_text(replace(failed, failure=None)) == "there is no traceback for this failure: e"
+
+
+def test_a_long_error_in_the_list_of_jobs_is_cut_to_the_line() -> None:
+    error = f"task manager tm-1 is lost: {'very ' * 100}bad"
+    failed = m.JobStatus("orders-1", state=m.JobState.FAILED, error=error)
+    short = m.JobStatus("clicks-1", state=m.JobState.FAILED, error="it failed")
+    for width in (100, 160):
+        text = views.jobs_text((failed, short), width)
+        cut = next(line for line in text.splitlines() if line.startswith("orders-1"))
+        assert width - 10 < len(cut) <= width
+        assert cut.endswith(" ...")
+        assert text.endswith("\n\n`lockgate job KEY` shows a text that ends with ... as a whole")
+    narrow = views.jobs_text((failed,), 20)
+    assert "task manager tm-1 is lost" in narrow
+    assert views.jobs_text((short,), 160).endswith("it failed")
+    lines = m.JobStatus("orders-1", state=m.JobState.FAILED, error="it failed\nin two lines")
+    assert "it failed ...\n" in views.jobs_text((lines,), 160)
+    assert error in views.jobs_text((failed,)), "where it is not for a terminal"
