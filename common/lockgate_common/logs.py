@@ -1,8 +1,9 @@
 """The log of a process: on stderr, one line of text or one JSON object for each record, without secrets.
 
 Set up once, by `start_logging`. A line starts with its time, or with the indent of what belongs to the line before, so
-no message makes one that looks like another's. What a line is about (job, attempt, ...) comes from `about` around the
-code that logs, or from `extra` of one call; only JSON shows it as fields, because a text names it already.
+no message makes one that looks like another's. What a line is about (job, attempt, ...) comes from `extra` of one call,
+from what its message names ("job %s", "attempt %d of %s"), or from `about` around the code that logs; only JSON shows
+it as fields, because a text names it already.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 
 from lockgate_common.masking import masked
@@ -32,6 +35,9 @@ ATTEMPT_ENDED = "attempt %d of %s has ended"
 """Messages of a task manager from which `lockgate logs` learns when a job runs there."""
 
 _TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
+_DATE = "%Y-%m-%dT%H:%M:%S"
+_DIRECTIVE = re.compile(r"(?:\b(\w+) )?%(%|[-+ #0]*[\d.]*[a-zA-Z])")
+"""Of a message's template, with the word before it."""
 _NOISY = ("kazoo", "py4j", "uvicorn")
 _INDENT = "    "
 _subject: ContextVar[Mapping[str, object]] = ContextVar("log_subject", default=MappingProxyType({}))
@@ -56,7 +62,7 @@ def start_logging(level: str = "", form: str = "", default_level: str = "INFO") 
     level = _named("LOCKGATE_LOG_LEVEL", level, default_level, LEVELS)
     form = _named("LOCKGATE_LOG_FORMAT", form, FORMATS[0], FORMATS)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT, "%H:%M:%S"))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT, _DATE))
     logging.basicConfig(level=level, handlers=[handler])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -90,7 +96,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": masked(record.getMessage()),
         }
-        subject = _subject.get()
+        subject = {**_subject.get(), **_named_in(record)}
         for field in FIELDS:
             value = getattr(record, field, None) or subject.get(field)
             if value:
@@ -100,3 +106,20 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             written["stack"] = masked(record.stack_info)
         return printable(json.dumps(written, ensure_ascii=False, default=str))
+
+
+def _named_in(record: logging.LogRecord) -> dict[str, object]:
+    """Fields that the message names."""
+    arguments = record.args
+    if not isinstance(arguments, tuple) or not isinstance(record.msg, str):
+        return {}
+    return {field: arguments[at] for field, at in _fields_of(record.msg) if at < len(arguments)}
+
+
+@lru_cache(maxsize=512)
+def _fields_of(template: str) -> tuple[tuple[str, int], ...]:
+    """(field, number of the argument): of "attempt %d of %s" the second one is the job."""
+    words = [found[1] for found in _DIRECTIVE.finditer(template) if found[2] != "%"]
+    named = [(word, at) for at, word in enumerate(words) if word in FIELDS]
+    jobs = [("job", at + 1) for at, word in enumerate(words[:-1]) if word == "attempt" and words[at + 1] == "of"]
+    return (*jobs, *named)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS
 
-_TIME = re.compile(r'^(?:\{"time": "[-\d]+T)?(\d\d:\d\d:\d\d\.\d{3})')
+_TIME = re.compile(r'^(?:\{"time": ")?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})')
 _INDENT = "    "
 _ATTEMPT = re.compile(r"^\S+ [A-Z]+ subtask-\S+@(\d+) ")
 _NEW_PROCESS = re.compile(r"^lockgate \w+ ready: ", re.MULTILINE)
@@ -28,13 +28,12 @@ _STARTS, _ENDED = _pattern(ATTEMPT_STARTS), _pattern(ATTEMPT_ENDED)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """process: whose log it is in; day: midnights since the log's first line; at: the time of day, in text.
+    """process: whose log it is in; at: date and time, in text.
 
     Printed lines have the time of the record before them.
     """
 
     process: str
-    day: int
     at: str
     lines: tuple[str, ...]
     is_printed: bool = False
@@ -49,7 +48,7 @@ class Parser:
 
     def __init__(self, process: str) -> None:
         self._process = process
-        self._day, self._at = 0, ""
+        self._at = ""
         self._held: list[str] = []
         self._is_printed = False
 
@@ -61,20 +60,18 @@ class Parser:
             if not is_more:
                 yield from self.rest()
                 self._is_printed = not moment
-                if moment:
-                    self._day += moment < self._at and moment[:2] < self._at[:2]
-                    self._at = moment
+                self._at = moment or self._at
             self._held.append(line)
 
     def rest(self) -> Iterator[Record]:
         """The record that is held back, when no more lines will come for now."""
         if self._held:
-            yield Record(self._process, self._day, self._at, tuple(self._held), self._is_printed)
+            yield Record(self._process, self._at, tuple(self._held), self._is_printed)
         self._held = []
 
 
 def time_of(line: str) -> str:
-    """`12:10:30.316` of a log line in text or JSON; "" for any other line."""
+    """`2026-11-23T12:10:30.316` of a log line in text or JSON; "" for any other line."""
     found = _TIME.match(line)
     return found[1] if found else ""
 

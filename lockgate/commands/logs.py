@@ -7,7 +7,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from datetime import date
 from pathlib import Path
 from typing import IO
 
@@ -59,14 +58,7 @@ def logs(key: str | None, follow: bool, tail: int | None, **target: str | None) 
 
 def merged(logs: Iterable[Log]) -> Iterator[Record]:
     """The records so far, by time; those of one log stay in their order."""
-    for _, record in heapq.merge(*map(_dated, logs), key=lambda pair: pair[0]):
-        yield record
-
-
-def _dated(log: Log) -> Iterator[tuple[tuple[int, str], Record]]:
-    day = log.first_day()
-    for record in log.read():
-        yield (day + record.day, record.at), record
+    return heapq.merge(*(log.read() for log in logs), key=lambda record: record.at)
 
 
 class Log:
@@ -78,15 +70,6 @@ class Log:
         self._parser = Parser(path.stem)
         self._picked = OfJob(key) if key else None
         self._part = b""
-
-    def first_day(self) -> int:
-        """The day of the first line, as a number: lines have no date, but the last change of the file has one."""
-        parser, last = Parser(""), 0
-        with self.path.open(encoding="utf-8", errors="replace") as file:
-            for record in parser.take(file):
-                last = record.day
-        last = max([last, *(record.day for record in parser.rest())])
-        return date.fromtimestamp(self.path.stat().st_mtime).toordinal() - last
 
     def read(self) -> Iterator[Record]:
         """The records that are new since the last call."""

@@ -44,9 +44,7 @@ class CleanUps:
         now_ms = monotonic_ms()
         pause_ms = self._pauses.setdefault(key, Backoff()).failed(now_ms)
         text = "job %s has ended but is not cleaned up, next try after %s ms: %s: %s"
-        self._fence.trouble.warning(
-            log, f"clean-up of {key}", text, key, pause_ms, type(error).__name__, error, extra={"job": key}
-        )
+        self._fence.trouble.warning(log, f"clean-up of {key}", text, key, pause_ms, type(error).__name__, error)
         self._actor.at(now_ms + pause_ms, partial(self._again, key, run_id))
 
     def _again(self, key: str, run_id: str) -> None:

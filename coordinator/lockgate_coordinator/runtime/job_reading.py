@@ -93,7 +93,7 @@ class JobReading:
             now_ms = monotonic_ms()
             pause_ms = self._pauses.setdefault(key, Backoff(FIRST_PAUSE_MS)).failed(now_ms)
             reason = f"its records cannot be read, next try after {pause_ms} ms: {error}"
-            self._fence.trouble.warning(log, f"records of {key}", "job %s: %s", key, reason, extra={"job": key})
+            self._fence.trouble.warning(log, f"records of {key}", "job %s: %s", key, reason)
             self._retries[key] = self._actor.at(now_ms + pause_ms, partial(self._read, key))
             self._reader.job_unreadable(key, reason)
         self._unseen.discard(key)

@@ -92,7 +92,7 @@ class Removals:
 
     def _warn(self, key: str, text: str, *arguments: object) -> None:
         """A storage that is away fails every checkpoint's deletion."""
-        self._fence.trouble.warning(log, f"deletions of {key}", text, *arguments, extra={"job": key})
+        self._fence.trouble.warning(log, f"deletions of {key}", text, *arguments)
 
     def _delete_orphans(self, run: Run, below: int) -> None:
         key = run.job_key

@@ -408,7 +408,7 @@ class ControlClient:
             try:
                 self._on_beat()
             except Exception:  # heartbeats must go on
-                log.exception("what comes with a heartbeat failed")
+                self._trouble.error(log, "heartbeat", "what comes with a heartbeat failed", exc_info=True)
 
     def _leave_silent_leader(self) -> None:
         heartbeat_at = self._heartbeat_at
@@ -433,7 +433,7 @@ def _sendable(register: Register) -> Register:
     kept: tuple[AttemptProgress, ...] = ()
     for known in sorted(map(_without_counters, register.progress), key=_splits):
         if problem := _unsendable(replace(register, progress=(*kept, known))):
-            log.warning("the leader cannot adopt what runs here of %s: %s", known.attempt, problem)
+            log.warning("the leader cannot adopt attempt %d of %s: %s", *_named(known), problem)
         else:
             kept = (*kept, known)
     return replace(register, progress=kept)
@@ -477,3 +477,7 @@ def _sentence(body: Any, problem: str) -> Any:
         case AcknowledgeCheckpoint(subtask, checkpoint_id) | DeclineCheckpoint(subtask, checkpoint_id):
             return DeclineCheckpoint(subtask, checkpoint_id, text)
     return None
+
+
+def _named(known: AttemptProgress) -> tuple[int, str]:
+    return (known.attempt.attempt, known.attempt.job_key) if known.attempt is not None else (0, "")

@@ -67,17 +67,18 @@ class CopyKeeper:
         """Carries out what waits; one step for each file that is fetched. Raises nothing."""
         while (found := self._next()) is not None:
             run_id, order = found
-            problem = ""
+            problem, job = "", order.attempt.job_key if order.attempt is not None else ""
             try:
                 yield from self._carry_out(run_id, order)
             except (ProgramError, OSError, ValueError) as error:
                 if not self._is_outdated(run_id):  # the files of a subsumed checkpoint are gone
                     problem = masked(str(error))[:MOST_TEXT]
-                    text = "no local copies of checkpoint %d of run %s: %s"
-                    self._trouble.warning(log, run_id, text, order.checkpoint_id, run_id, error)
+                    text = "job %s: no local copies of checkpoint %d: %s"
+                    self._trouble.warning(log, run_id, text, job, order.checkpoint_id, error)
             except Exception:
                 problem = "internal error of the task manager, see its log"
-                log.exception("internal error while keeping copies of run %s", run_id)
+                text = "job %s: internal error while keeping copies of checkpoint %d"
+                self._trouble.error(log, f"internal {run_id}", text, job, order.checkpoint_id, exc_info=True)
             if order.checkpoint_id:
                 here = self._copies.count(run_id, order.files)
                 self._report(CopiesKept(order.attempt, order.checkpoint_id, here, problem))

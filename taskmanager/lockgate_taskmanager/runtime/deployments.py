@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS, about
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.story_log import Outside
 from lockgate_proto.codec import MalformedMessage, unknown_field
 from lockgate_proto.layout import layout_of
@@ -59,7 +60,7 @@ from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
 from lockgate_taskmanager.runtime.wiring import Wiring
 from lockgate_taskmanager.state.format.split_files import names_in
 from lockgate_taskmanager.task.known_splits import SplitListing
-from lockgate_taskmanager.task.program import ProgramContext, ProgramFactory
+from lockgate_taskmanager.task.program import ProgramContext, ProgramError, ProgramFactory
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,7 @@ class Deployments:
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, DeployedAttempt] = {}
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._trouble = RecurringLog()
 
     def handle(self, body: Any) -> None:
         """One message of the leader whose token has been checked. Unknown kinds are ignored."""
@@ -428,7 +430,7 @@ class Deployments:
             answer = SplitsDiscovered(deployed.attempt, request.vertex_id, *found, round=request.round)
             text = f"new splits of {request.vertex_id}: {len(answer.splits)}"
         except Exception as error:
-            log.info("splits of %s cannot be listed", request.vertex_id, exc_info=error)
+            self._warn_of_listing(request, error)
             answer = SplitsDiscovered(
                 deployed.attempt,
                 request.vertex_id,
@@ -439,3 +441,11 @@ class Deployments:
             text = f"the splits of {request.vertex_id} cannot be listed: {answer.error}"
         event_id = self._stories.add(deployed.attempt, text, request.cause_id or Outside.LEADER)
         self._report(replace(answer, cause_id=event_id))
+
+    def _warn_of_listing(self, request: DiscoverSplits, error: Exception) -> None:
+        """Sources list again and again. A source that is away needs no traceback."""
+        where = request.attempt.job_key if request.attempt is not None else ""
+        trace = None if isinstance(error, ProgramError | OSError) else error
+        text = "the splits of %s of job %s cannot be listed: %s"
+        what = (request.vertex_id, where, text_of(error))
+        self._trouble.warning(log, f"splits of {request.vertex_id} of {where}", text, *what, exc_info=trace)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockgate_common.clock import monotonic_ms
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import QueryOutcome, StateAnswer, StateQuery
 
 from lockgate_taskmanager.runtime.background import BackgroundThreads
@@ -25,6 +26,7 @@ from lockgate_taskmanager.state.scratch import ScratchFolder
 
 log = logging.getLogger(__name__)
 
+_trouble = RecurringLog()  # clients repeat their queries
 _PREFIX = "query-"
 WAIT_MS = 30_000
 """For its turn: the leader has given up a query by then."""
@@ -94,6 +96,6 @@ class StateQueries:
 
 
 def _unreadable(query: StateQuery, error: Exception) -> StateAnswer:
-    log.error("a query of state could not be answered", exc_info=error)
+    _trouble.error(log, type(error).__name__, "a query of state could not be answered", exc_info=error)
     problem = f"the state cannot be read: {type(error).__name__}"
     return StateAnswer(query.request, QueryOutcome.UNREADABLE_STATE, (), problem)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent import futures
 from dataclasses import replace
 
+from lockgate_common.recurring_log import RecurringLog
+
 from lockgate_taskmanager.runtime import faults
 from lockgate_taskmanager.runtime.failures import text_of
 from lockgate_taskmanager.runtime.in_flight import FrozenChannels
@@ -38,6 +40,7 @@ class SnapshotUploads:
         self._done = done
         self._discard = discard
         self._on_refused = on_refused
+        self._trouble = RecurringLog()  # a storage that fails does so at each checkpoint
         self.refused: StateRefused | None = None  # why the attempt has to end
         self._acknowledged: set[int] = set()
         self._frozen: dict[int, Snapshot] = {}
@@ -113,8 +116,8 @@ class SnapshotUploads:
             reason = f"the snapshot could not be stored: {error}"
             self._done(UploadFailed(checkpoint_id, reason, is_storage=isinstance(error, OSError)))
         except Exception as error:
-            text, fields = "checkpoint %d: storing the state failed unexpectedly", {"checkpoint": checkpoint_id}
-            log.exception(text, checkpoint_id, extra=fields)
+            text = "checkpoint %d: storing the state failed unexpectedly"
+            self._trouble.error(log, "upload", text, checkpoint_id, exc_info=True)
             self._done(UploadFailed(checkpoint_id, text_of(error)))
         else:
             self._done(UploadDone(checkpoint_id, state, round((time.monotonic() - started) * 1000)))

@@ -422,6 +422,31 @@ def test_a_failed_listing_reports_whether_a_restart_can_help(
     assert answer.cause is cause
 
 
+@pytest.mark.parametrize(
+    ("error", "has_trace"), [(OSError("the share is away"), False), (KeyError("a mistake in the code"), True)]
+)
+def test_a_source_that_is_away_is_one_line_however_often_it_is_listed(
+    runtime: TestingRuntime,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    has_trace: bool,
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FakeFactory, "discover", broken)
+    runtime.start()
+    for number in range(3):
+        runtime.coordinator.send("tm-0", DiscoverSplits(runtime.leader.attempt, "words"))
+        runtime.coordinator.wait_for(SplitsDiscovered, number + 1)
+    (line,) = [record for record in caplog.records if "cannot be listed" in record.getMessage()]
+    assert line.levelno == logging.WARNING
+    assert str(error) in line.getMessage()
+    assert bool(line.exc_info) is has_trace
+    assert f"of job {runtime.leader.attempt.job_key} cannot" in line.getMessage()
+
+
 def test_heartbeats_carry_the_counters(runtime: TestingRuntime) -> None:
     runtime.start(100, complete=True)
     runtime.leader.wait_phase(SubtaskPhase.SUBTASK_EXHAUSTED)

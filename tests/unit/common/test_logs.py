@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from lockgate_common.logs import FORMATS, LEVELS, JsonFormatter, about, start_logging
+from lockgate_common.logs import ATTEMPT_ENDED, FIELDS, FORMATS, LEVELS, JsonFormatter, about, start_logging
 from lockgate_common.settings import SettingsError
 
 SECRET = "correct-horse-battery"
@@ -66,12 +66,15 @@ def test_json_is_one_object_a_line_with_fields_and_exception() -> None:
 def test_text_is_unchanged_and_masked() -> None:
     text = "\n".join(_run())
     assert "INFO MainThread room: checkpoint 7 is complete" in text
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} INFO ", text)
     assert "Traceback" in text
     assert SECRET not in text
     assert "noise" not in text
 
 
-FORGED = "12:00:00.000 INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='admin' from=ipv4:10.0.0.1:1: OK"
+FORGED = (
+    "2026-11-23T12:00:00.000 INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='admin' from=ipv4:10.0.0.1:1: OK"
+)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -94,7 +97,7 @@ except ValueError as error:
         capture_output=True,
         check=True,
     ).stderr.decode()
-    assert text.count(FORGED[:20]) == 3
+    assert text.count(FORGED[:31]) == 3
     first, *further = text.splitlines()
     assert (form == "json" and json.loads(first)["message"].endswith(FORGED)) or not first.startswith(FORGED[:12])
     assert all(line.startswith("    ") for line in further)
@@ -141,3 +144,23 @@ def test_one_subject_inside_another_adds_to_it_and_ends() -> None:
             "subtask": "rows[1]",
         }
     assert "job" not in _written("x")
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "fields"),
+    [
+        ("job %s: %s, attempt %d%s: %s", ("k", "FAILED", 3, "", "x"), {"job": "k", "attempt": 3}),
+        (ATTEMPT_ENDED, (3, "k"), {"job": "k", "attempt": 3}),
+        ("deployment of attempt %d of %s is ignored", (3, "k"), {"job": "k", "attempt": 3}),
+        ("%s declines checkpoint %d: 100 %% of job %s", ("rows-0", 7, "k"), {"checkpoint": 7, "job": "k"}),
+        ("leading under token %s: %s jobs to recover", (2, 9), {"token": 2}),
+        ("the files of %s and %5.1f s", ("k", 1.0), {}),
+        ("nothing", (), {}),
+    ],
+)
+def test_what_a_message_names_is_a_field(template: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> None:
+    with about(token=1, cause="c-1"):
+        written = _written(template, args=arguments)
+        given = _written(template, args=arguments, job="given")
+    assert {name: written[name] for name in FIELDS if name in written} == {"token": 1, "cause": "c-1"} | fields
+    assert given["job"] == "given"

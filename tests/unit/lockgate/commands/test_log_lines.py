@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,22 @@ from lockgate.commands.logs import Log, merged
 
 TASK_MANAGER = f"""\
 lockgate taskmanager ready: id=tm-0 exchange=127.0.0.1:1 slots=2
-10:00:00.100 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (1, "a-1", 2)}
-10:00:00.200 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (7, "a-12", 2)}
+2026-11-23T10:00:00.100 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (1, "a-1", 2)}
+2026-11-23T10:00:00.200 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (7, "a-12", 2)}
 printed by a job
     with an indent
-10:00:00.300 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.subtask_task: rows[0]@1 failed
+2026-11-23T10:00:00.300 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.subtask_task: rows[0]@1 failed
     Traceback (most recent call last):
     ValueError: x
-10:00:00.400 INFO subtask-rows[0]@7 lockgate_taskmanager.runtime.messages: rows[0]@7: SUBTASK_RUNNING
-10:00:00.500 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: {ATTEMPT_ENDED % (1, "a-1")}
+2026-11-23T10:00:00.400 INFO subtask-rows[0]@7 lockgate_taskmanager.runtime.messages: rows[0]@7: SUBTASK_RUNNING
+2026-11-23T10:00:00.500 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: {ATTEMPT_ENDED % (1, "a-1")}
 printed by another job
-10:00:00.600 INFO warm-up lockgate_taskmanager.runtime.warmup: warmed up job a-12: its plans are warm
+2026-11-23T10:00:00.600 INFO warm-up lockgate_taskmanager.runtime.warmup: warmed up job a-12: its plans are warm
 """
 COORDINATOR = """\
-10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1' by='the secret' from=ipv4:127.0.0.1:1: OK
-10:00:00.450 INFO dispatcher lockgate_coordinator.runtime.status_publisher: job a-1: ATTEMPT_FAILED, attempt 1: of a-1
-10:00:00.460 INFO dispatcher lockgate_coordinator.runtime.status_publisher: job a-12: the column a-1 is unknown
+2026-11-23T10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1' by='the secret' from=ipv4:127.0.0.1:1: OK
+2026-11-23T10:00:00.450 INFO dispatcher a.status_publisher: job a-1: ATTEMPT_FAILED, attempt 1: of a-1
+2026-11-23T10:00:00.460 INFO dispatcher a.status_publisher: job a-12: the column a-1 is unknown
 """
 
 
@@ -42,33 +41,33 @@ def test_a_record_is_a_line_with_a_time_and_what_is_indented_below_or_what_was_p
     found = parsed(TASK_MANAGER)
     assert [len(record.lines) for record in found] == [1, 1, 1, 2, 3, 1, 1, 1, 1]
     assert [record.is_printed for record in found] == [True, False, False, True, False, False, False, True, False]
-    assert found[3].at == "10:00:00.200", "as old as the record before"
+    assert found[3].at == "2026-11-23T10:00:00.200", "as old as the record before"
     assert found[4].text().splitlines()[2] == "tm-0      ValueError: x"
 
 
 def test_json_lines_have_times_too() -> None:
-    assert time_of('{"time": "2026-11-23T12:10:30.644+00:00", "level": "INFO"}') == "12:10:30.644"
-    assert time_of("12:10:30.316 INFO dispatcher a: b") == "12:10:30.316"
+    assert time_of('{"time": "2026-11-23T12:10:30.644+00:00", "level": "INFO"}') == "2026-11-23T12:10:30.644"
+    assert time_of("2026-11-23T12:10:30.316 INFO dispatcher a: b") == "2026-11-23T12:10:30.316"
     assert time_of('{"time": 4}') == time_of("printed") == ""
-
-
-def test_days_are_counted_at_midnight_and_not_where_lines_changed_places() -> None:
-    lines = [f"{at} INFO t l: m" for at in ("23:59:59.900", "00:00:00.100", "10:00:00.200", "10:00:00.199")]
-    assert [record.day for record in parsed("\n".join(lines))] == [0, 1, 1, 1]
 
 
 def test_only_the_lines_of_a_job_are_picked() -> None:
     job = OfJob("a-1")
     picked = [record.at for record in parsed(TASK_MANAGER) if job.takes(record)]
-    assert picked == ["10:00:00.100", "10:00:00.200", "10:00:00.300", "10:00:00.500"], "with what it printed"
+    assert picked == [
+        "2026-11-23T10:00:00.100",
+        "2026-11-23T10:00:00.200",
+        "2026-11-23T10:00:00.300",
+        "2026-11-23T10:00:00.500",
+    ], "with what it printed"
     other = OfJob("a-12")
-    assert [record.at for record in parsed(TASK_MANAGER) if other.takes(record)][-1] == "10:00:00.600"
+    assert [record.at for record in parsed(TASK_MANAGER) if other.takes(record)][-1] == "2026-11-23T10:00:00.600"
 
 
 def test_a_process_that_was_killed_runs_nothing_when_it_is_back() -> None:
     job = OfJob("a-1")
     killed = TASK_MANAGER.splitlines()[1]
-    text = f"{killed}\nprinted\n10:00:01.000 INFO t l: m\nlockgate taskmanager ready: id=tm-0\nprinted later"
+    text = f"{killed}\nprinted\n2026-11-23T10:00:01.000 INFO t l: m\nlockgate taskmanager ready: id=tm-0\nprinted later"
     assert [record.lines[0] for record in parsed(text) if job.takes(record)] == [killed, "printed"]
 
 
@@ -84,9 +83,9 @@ def test_logs_are_merged_by_time(tmp_path: Path) -> None:
     logs = _folder(tmp_path)
     found = list(merged([Log(path, None) for path in sorted(logs.glob("*.log"))]))
     assert [record.at for record in found] == sorted(record.at for record in found)
-    os.utime(logs / "coordinator-0.log", (0, 0))
-    later = list(merged([Log(path, None) for path in sorted(logs.glob("*.log"))]))
-    assert [record.process for record in later[:3]] == ["coordinator-0"] * 3, "of an earlier day"
+    (logs / "coordinator-0.log").write_text(COORDINATOR.replace("2026-11-23T10", "2026-11-22T23"))
+    earlier = list(merged([Log(path, None) for path in sorted(logs.glob("*.log"))]))
+    assert [record.process for record in earlier[:4]] == ["taskmanager-0", *["coordinator-0"] * 3], "of the day before"
 
 
 def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
@@ -97,7 +96,7 @@ def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
     monkeypatch.delenv("LOCKGATE_CLUSTER", raising=False)
     assert run(["logs", "a-1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("coordinator-0  10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1'")
+    assert lines[0].startswith("coordinator-0  2026-11-23T10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1'")
     assert "taskmanager-0  printed by a job" in lines
     assert not [line for line in lines if "a-12: the column" in line]
     assert run(["logs", "a-1", "--tail", "1", "--cluster", ".lockgate"]) == 0
@@ -112,11 +111,13 @@ def test_later_lines_are_read_from_where_the_log_ended(tmp_path: Path) -> None:
     assert len(list(log.read())) == 2
     assert not list(log.read())
     with path.open("a") as file:
-        file.write("10:00:02.000 INFO dispatcher a: job a-1: half a li")
+        file.write("2026-11-23T10:00:02.000 INFO dispatcher a: job a-1: half a li")
         file.flush()
         assert not list(log.read()), "only whole lines"
         file.write("ne\n")
-    assert [record.lines for record in log.read()] == [("10:00:02.000 INFO dispatcher a: job a-1: half a line",)]
+    assert [record.lines for record in log.read()] == [
+        ("2026-11-23T10:00:02.000 INFO dispatcher a: job a-1: half a line",)
+    ]
 
 
 def test_follow_shows_new_lines_and_new_logs_until_it_is_interrupted(
@@ -131,7 +132,7 @@ def test_follow_shows_new_lines_and_new_logs_until_it_is_interrupted(
         if not (name := next(steps)):
             raise KeyboardInterrupt
         with (folder / f"{name}.log").open("a") as file:
-            file.write(f"11:00:00.000 INFO dispatcher a: job a-1: from {name}\n")
+            file.write(f"2026-11-23T11:00:00.000 INFO dispatcher a: job a-1: from {name}\n")
 
     monkeypatch.setattr("lockgate.commands.logs.time.sleep", between)
     assert run(["logs", "a-1", "--follow", "--tail", "1"]) == 130
