@@ -54,7 +54,7 @@ def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
     with (
         WorkFolder("lockgate-control-plane-", say) as work,
         LocalCluster(work.path / "cluster", options) as cluster,
-        _played(cluster, fleet, each, arguments.processes),
+        played(cluster, fleet, each, arguments.processes),
         Client(cluster.coordinators, credentials=cluster.credentials(), patience_ms=120_000) as client,
     ):
         values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
@@ -93,7 +93,7 @@ def _measure(
     _wait("the task managers to register", lambda: len(client.cluster().task_managers) >= fleet)
     say(f"{fleet:,} task managers with {each} slots each have registered")
     begun_us = time.time_ns() // 1_000
-    client.submit(_KEY, _graph(slots))
+    client.submit(_KEY, graph_of(slots))
     observer = JobObserver(client, _KEY)
     try:
         submitted_ms = (_event_us(observer, m.JobEventKind.ATTEMPT_DEPLOYED, begun_us) - begun_us) / 1_000
@@ -127,7 +127,7 @@ def _measure(
 
 
 @contextmanager
-def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Iterator[None]:
+def played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Iterator[None]:
     """The task managers, spread over a few processes."""
     names = [f"played-{number:05}" for number in range(fleet)]
     started = []
@@ -156,7 +156,8 @@ def _played(cluster: LocalCluster, fleet: int, each: int, processes: int) -> Ite
             process.wait()
 
 
-def _graph(parallelism: int) -> m.JobGraph:
+def graph_of(parallelism: int) -> m.JobGraph:
+    """Two vertices with that many subtasks each, for played task managers."""
     source = m.Operator("rows", "", m.GeneratorSource(parallelism, 0, 1.0))
     count = m.Operator("count", "", m.KeyedAggregate(("partition",), (m.Aggregate("n", m.AggregateFunction.COUNT),)))
     return m.JobGraph(

@@ -17,7 +17,14 @@ pytestmark = pytest.mark.chaos
 
 PICTURES = "LOCKGATE_TEST_PICTURES"
 """A folder for pictures of the pages, as the docs show them; none are taken without it."""
-PARTS = {"": "vertex-", "checkpoints": "Checkpoints and savepoints", "failovers": "leadership granted"}
+MOST_HIGH = 1000
+"""Pixels of a picture."""
+PARTS = {
+    "": "vertex-",
+    "checkpoints": "Checkpoints and savepoints",
+    "failovers": "leadership granted",
+    "actions": "Rescale",
+}
 """Of a job's page, each with a text that it has at the end."""
 
 
@@ -36,6 +43,10 @@ def test_an_open_page_follows_to_the_new_leader_without_a_reload(testing: Testin
         assert browser.execute_script("return window.isTheSamePage")
         job.wait_checkpoints(4)
         _show(browser, job.key)
+        browser.get(_cluster(testing)["leader"]["dashboard"])
+        rate = f"document.getElementById('job-{job.key}').closest('tr').querySelector('polyline').points.length"
+        until(browser, f"{rate} > 5")
+        _keep(browser, "overview")
         job.check_exact()
 
 
@@ -45,11 +56,21 @@ def _cluster(testing: TestingCluster) -> Any:
 
 def _show(browser: Any, key: str) -> None:
     """Opens each part of the job's page, and takes a picture of it if they are wanted."""
-    folder = os.environ.get(PICTURES)
     for part, sign in PARTS.items():
         browser.execute_script(f"location.hash = '{part}'")
         until(browser, f"document.getElementById('main').innerHTML.includes('{sign}')")
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            assert browser.save_screenshot(str(Path(folder) / f"{part or 'job'}.png"))
+        _keep(browser, part or "job")
     assert key in browser.execute_script("return document.body.textContent")
+
+
+def _keep(browser: Any, name: str) -> None:
+    """A picture of what is shown, as far as it is high, if pictures are wanted."""
+    folder = os.environ.get(PICTURES)
+    if not folder:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    width, high = browser.execute_script("return [innerWidth, Math.ceil(main.getBoundingClientRect().bottom)]")
+    size = {"width": width, "height": min(high, MOST_HIGH), "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert browser.save_screenshot(str(Path(folder) / f"{name}.png"))
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

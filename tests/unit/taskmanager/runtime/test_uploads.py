@@ -132,3 +132,24 @@ def test_a_state_that_cannot_be_stored_is_not_declined_but_ends_the_attempt(tmp_
         uploads.start(1)
     assert reported == []
     assert str(uploads.refused) == "it cannot be pickled"
+
+
+class _Broken:
+    """A snapshot that cannot be stored because of a mistake in the code."""
+
+    def persist(self) -> SubtaskState:
+        raise KeyError("a mistake")
+
+    def release(self) -> None: ...
+
+
+def test_a_storage_that_fails_at_each_checkpoint_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    reported: list[object] = []
+    with futures.ThreadPoolExecutor(1) as pool:
+        uploads = SnapshotUploads(pool, reported.append)
+        for number in (1, 2, 3):
+            uploads.keep(number, _Broken())
+            uploads.start(number)
+    assert len(reported) == 3
+    (line,) = caplog.records
+    assert (line.getMessage(), bool(line.exc_info)) == ("checkpoint 1: storing the state failed unexpectedly", True)
