@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from lockgate_common.backlog import Backlog, job_backlog
 from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import (
     CheckpointOffsets,
+    CheckpointOutcome,
     ClusterStatus,
     CompletedCheckpoint,
     FailurePlace,
@@ -24,8 +26,6 @@ from lockgate_proto.messages import (
     SubtaskSnapshot,
     SubtaskStatusView,
 )
-
-from lockgate.backlog import Backlog, job_backlog
 
 Json = dict[str, Any]
 
@@ -56,6 +56,32 @@ def checkpoint_json(checkpoint: CompletedCheckpoint | None) -> Json | None:
         "channel_state_bytes": checkpoint.channel_state_bytes,
         "token": checkpoint.token,
     }
+
+
+def outcome_json(outcome: CheckpointOutcome) -> Json:
+    """One checkpoint of `lockgate checkpoints KEY --history --json`: that of `checkpoint_json`, and what became of it.
+
+    reason, text: why it was aborted, else None and "". attempt, acknowledged, subtasks: None for one that an earlier
+    leader completed.
+    """
+    is_aborted = bool(outcome.aborted)
+    found: Json = checkpoint_json(outcome.checkpoint) or {}
+    return {
+        **found,
+        "state": "" if is_aborted else found.get("state", ""),
+        "outcome": "aborted" if is_aborted else "completed",
+        "reason": abort_reason(outcome) if is_aborted else None,
+        "text": outcome.text,
+        "attempt": outcome.attempt or None,
+        "acknowledged": outcome.acknowledged if outcome.attempt else None,
+        "subtasks": outcome.subtasks or None,
+        "retained": outcome.retained,
+    }
+
+
+def abort_reason(outcome: CheckpointOutcome) -> str:
+    """`expired` and so on, as in the metrics; "" for one that is completed."""
+    return outcome.aborted.name.removeprefix("ABORT_").lower() if outcome.aborted else ""
 
 
 def offsets_json(offsets: CheckpointOffsets | None) -> list[Json]:
@@ -257,7 +283,7 @@ def event_json(event: JobEvent) -> Json:
 
 
 def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> Json:
-    """`lockgate status --json`. jobs: how many are in each state."""
+    """`lockgate status --json`. jobs: how many are in each state. leaders: the newest ones, the present one last."""
     return {
         "leader": leader_json(cluster.leader) if cluster.leader is not None else None,
         "coordinators": [
@@ -282,6 +308,16 @@ def status_json(cluster: ClusterStatus, jobs: Sequence[JobStatus]) -> Json:
         "jobs": dict(Counter(job.state.name for job in jobs)),
         "zookeeper_trouble": cluster.zookeeper_trouble or None,
         "leader_silent": cluster.leader_silent,
+        "leaders": [
+            {
+                "token": leader.token,
+                "id": leader.coordinator_id,
+                "address": leader.address,
+                "granted_unix_us": leader.granted_unix_us,
+                "ended_unix_us": leader.ended_unix_us or None,
+            }
+            for leader in cluster.leaders
+        ],
     }
 
 

@@ -53,6 +53,11 @@ class Paths:
         return f"{self.base}/challenge"
 
     @property
+    def leaders(self) -> str:
+        """LeaderHistory; exists once a leader has recovered its jobs."""
+        return f"{self.base}/leaders"
+
+    @property
     def jobs(self) -> str:
         """One node per job that is not cleaned up."""
         return f"{self.base}/jobs"

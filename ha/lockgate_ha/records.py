@@ -1,4 +1,4 @@
-"""The durable records of jobs in ZooKeeper, typed. Every write takes the LeadershipGrant it is made under.
+"""The durable records of jobs and leaders in ZooKeeper, typed. Every write takes the LeadershipGrant it is made under.
 
 Every method may be called again with the same arguments after any error: existing records are recognized. When the
 connection breaks during a write, the method waits for ZooKeeper and reads the outcome back; only when ZooKeeper is
@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lockgate_proto.codec import MalformedMessage, decode, encode
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, RecoveryRecord
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CompletedCheckpoint,
+    JobOrders,
+    JobRecord,
+    JobResult,
+    LeaderHistory,
+    LeadershipRecord,
+    RecoveryRecord,
+)
 from lockgate_proto.release import RECORD_FORMAT, is_newer
 
 from lockgate_ha.errors import Conflict, CorruptRecord, NewerRecord, OutcomeUnknown, StoreUnavailable
@@ -24,8 +33,8 @@ from lockgate_ha.store import CoordinationStore, Create, Delete, Operation, Put
 
 logger = logging.getLogger(__name__)
 
-Record = AttemptRecord | CompletedCheckpoint | JobOrders | JobRecord | JobResult | RecoveryRecord
-M = TypeVar("M", AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, RecoveryRecord)
+Record = AttemptRecord | CompletedCheckpoint | JobOrders | JobRecord | JobResult | LeaderHistory | RecoveryRecord
+M = TypeVar("M", AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult, LeaderHistory, RecoveryRecord)
 
 _MISSING = "it is missing, although the job exists"
 _TRIES = 3  # for one write whose outcome turned out to be "not written"
@@ -122,10 +131,7 @@ class JobRecords:
 
     def write_orders(self, grant: LeadershipGrant, key: str, orders: JobOrders) -> None:
         """Replaces the orders. To be done before they are carried out."""
-        path = self._paths.orders(key)
-        data = self._sealed(path, orders)
-        write: Operation = Create(path, data) if self._store.read(path) is None else Put(path, data)
-        self._write(grant, [write], lambda: self._store.read(path) == data)
+        self._set(grant, self._paths.orders(key), orders)
 
     def orders(self, key: str) -> JobOrders:
         """The orders for the job; empty when there were none."""
@@ -292,7 +298,24 @@ class JobRecords:
             self._write(grant, ready, lambda: self.result(key) == clean and self.job(key) is None)
         self._forget_old_results(grant, forgetting)
 
+    # -- leaders ------------------------------------------------------------------------------------------------------
+
+    def leaders(self) -> tuple[LeadershipRecord, ...]:
+        """The newest leaders, the newest last."""
+        found = self._read(LeaderHistory, self._paths.leaders)
+        return found.leaders if found is not None else ()
+
+    def write_leaders(self, grant: LeadershipGrant, leaders: Sequence[LeadershipRecord]) -> None:
+        """Replaces the history of leaders."""
+        self._set(grant, self._paths.leaders, LeaderHistory(tuple(leaders)))
+
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _set(self, grant: LeadershipGrant, path: str, record: Record) -> None:
+        """Makes a record that need not exist, or replaces it."""
+        data = self._sealed(path, record)
+        write: Operation = Create(path, data) if self._store.read(path) is None else Put(path, data)
+        self._write(grant, [write], lambda: self._store.read(path) == data)
 
     def _replace(self, grant: LeadershipGrant, key: str, path: str, data: bytes) -> None:
         """New content of a record that every job has. Retrying does not help if it was deleted."""

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     CancelRequest,
     CheckpointKind,
     CheckpointOffsets,
+    CheckpointOutcome,
     ClusterStatus,
     CompletedCheckpoint,
     DisposeSavepointRequest,
@@ -148,9 +149,12 @@ class Client:
         status: JobStatus = self._call("Get", GetRequest(job_key, with_reads), job_key)
         return status
 
-    def jobs(self) -> tuple[JobStatus, ...]:
-        """Every running job, and every ended one that is still remembered."""
-        jobs: tuple[JobStatus, ...] = self._call("List", ListRequest()).jobs
+    def jobs(self, *, with_subtasks: bool = True) -> tuple[JobStatus, ...]:
+        """Every running job, and every ended one that is still remembered.
+
+        with_subtasks: False: each with the number of its subtasks only, and the backlog of its sources.
+        """
+        jobs: tuple[JobStatus, ...] = self._call("List", ListRequest(without_subtasks=not with_subtasks)).jobs
         return jobs
 
     def watch(self, job_key: str, on_lost: LostListener | None = None) -> JobWatch:
@@ -223,6 +227,16 @@ class Client:
         """The retained completed checkpoints, newest first."""
         request = ListCheckpointsRequest(job_key)
         found: tuple[CompletedCheckpoint, ...] = self._call("ListCheckpoints", request, job_key).checkpoints
+        return found
+
+    def checkpoint_history(self, job_key: str) -> tuple[CheckpointOutcome, ...]:
+        """What became of the job's newest checkpoints, newest first: completed (and retained or not) or aborted.
+
+        The leader keeps the newest 200 of each kind that it has seen itself; those of earlier leaders are there only
+        while they are retained.
+        """
+        request = ListCheckpointsRequest(job_key, history=True)
+        found: tuple[CheckpointOutcome, ...] = self._call("ListCheckpoints", request, job_key).history
         return found
 
     def offsets(self, job_key: str) -> tuple[CheckpointOffsets, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
+from lockgate_common.kept_events import KEPT_OF_A_KIND, KeptEvents
 from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderRecord
 
 from lockgate.client.deadline import Deadline
@@ -23,9 +24,6 @@ QUIET_S = 2.0
 LOOK_EVERY_S = 2.0
 REOPEN_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
-
-# more than a leader keeps and repeats
-REMEMBERED_EVENTS = 4000
 
 LostListener = Callable[[str], None]
 
@@ -72,7 +70,8 @@ class JobWatch:
         self._patience_ms = patience_ms
         self._patience: Deadline | None = None
         self._pause_s = REOPEN_PAUSE_S
-        self._seen: dict[JobEvent, None] = {}  # in order
+        self._seen: set[JobEvent] = set()
+        self._remembered: KeptEvents[JobEvent] = KeptEvents(2 * KEPT_OF_A_KIND)  # more than a leader keeps and repeats
         self._stream: Any = None
         self._leader = LeaderRecord()
         self._reader: threading.Thread | None = None
@@ -135,9 +134,9 @@ class JobWatch:
         if isinstance(update, JobEvent):
             if update in self._seen:
                 return None
-            self._seen[update] = None
-            if len(self._seen) > REMEMBERED_EVENTS:
-                del self._seen[next(iter(self._seen))]
+            self._seen.add(update)
+            if (forgotten := self._remembered.add(update, update)) is not None:
+                self._seen.discard(forgotten)
         return update
 
     def _finish(self, final: JobStatus) -> JobStatus:

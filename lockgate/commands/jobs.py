@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from lockgate_proto.messages import JobState
+from lockgate_proto.messages import CheckpointOffsets, CompletedCheckpoint, JobState
 
 from lockgate.commands.options import asking, connect, job_argument, json_option, target_options
 
@@ -43,7 +44,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
     from lockgate.commands import views
 
     with asking(target, "the leader is asked for its jobs") as client:
-        listed = sorted(client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+        listed = sorted(client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
     found = [job for job in listed if not states or job.state.name in states]
     if listed and not found and not as_json:
         click.echo(f"none of the {len(listed)} jobs is {' or '.join(states)}")
@@ -114,31 +115,55 @@ def watch(key: str, as_json: bool, **target: str | None) -> int:
 @click.command()
 @job_argument
 @click.option("--offsets", "with_offsets", is_flag=True, help="Show how far each source had read at the barrier.")
+@click.option("--history", is_flag=True, help="Also those that were aborted, and why, or are no longer retained.")
 @json_option
 @target_options
-def checkpoints(key: str, with_offsets: bool, as_json: bool, **target: str | None) -> None:
+def checkpoints(key: str, with_offsets: bool, history: bool, as_json: bool, **target: str | None) -> None:
     """List the retained completed checkpoints, newest first. POINTER is the argument of `submit --from`.
 
     With --offsets: the splits of every source subtask, each with the offset at which the barrier was injected. A
     checkpoint holds the effect of each record below these offsets, and of no other.
 
+    With --history: the newest 200 that were completed and the newest 200 that were aborted under the present leader.
+
     \b
     Examples:
       lockgate checkpoints wordcount-1f2e3d4c
+      lockgate checkpoints wordcount-1f2e3d4c --history | grep aborted
       lockgate submit wordcount.py --from "$(lockgate checkpoints KEY --json | jq -r '.[0].pointer')"
     """
     from lockgate import shapes
     from lockgate.commands import views
 
+    if history and with_offsets:
+        raise click.UsageError("choose one of --offsets and --history")
     with asking(target, f"the checkpoints of job {key} are listed") as client:
-        found = client.checkpoints(key)
-        offsets = {each.checkpoint_id: each for each in client.offsets(key)} if with_offsets else {}
-    if with_offsets:
+        if history:
+            outcomes = client.checkpoint_history(key)
+        else:
+            found = client.checkpoints(key)
+            offsets = {each.checkpoint_id: each for each in client.offsets(key)} if with_offsets else {}
+    if history and as_json:
+        _print_json([shapes.outcome_json(outcome) for outcome in outcomes])
+    elif history:
+        click.echo(views.outcomes_text(outcomes))
+    else:
+        _print_checkpoints(found, offsets if with_offsets else None, as_json=as_json)
+
+
+def _print_checkpoints(
+    found: Sequence[CompletedCheckpoint], offsets: Mapping[int, CheckpointOffsets] | None, *, as_json: bool
+) -> None:
+    """offsets: by checkpoint, if they are asked for."""
+    from lockgate import shapes
+    from lockgate.commands import views
+
+    if offsets is not None:
         found = tuple(checkpoint for checkpoint in found if checkpoint.checkpoint_id in offsets)
     if as_json:
-        extra = {number: {"offsets": shapes.offsets_json(each)} for number, each in offsets.items()}
+        extra = {number: {"offsets": shapes.offsets_json(each)} for number, each in (offsets or {}).items()}
         _print_json([(shapes.checkpoint_json(each) or {}) | extra.get(each.checkpoint_id, {}) for each in found])
-    elif with_offsets:
+    elif offsets is not None:
         click.echo(views.offsets_text([offsets[checkpoint.checkpoint_id] for checkpoint in found]))
     else:
         click.echo(views.checkpoints_text(found))

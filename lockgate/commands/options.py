@@ -53,7 +53,7 @@ def _job_keys(ctx: click.Context, _param: click.Parameter, typed: str) -> list[s
     try:
         target = find({name: ctx.params.get(name) for name in _TARGET_NAMES})
         with Client.connect(target, patience_ms=_COMPLETION_PATIENCE_MS) as client:
-            listed = sorted(client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+            listed = sorted(client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
     except (ClientError, click.ClickException, OSError, ValueError):
         return []
     return [job.job_key for job in listed if job.job_key.startswith(typed)]

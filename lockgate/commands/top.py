@@ -117,7 +117,8 @@ class View:
         return "\n\n".join(parts)
 
     def _job(self, job: JobStatus, now_s: float) -> tuple[str, ...]:
-        from lockgate.backlog import job_backlog
+        from lockgate_common.backlog import job_backlog
+
         from lockgate.client import TERMINAL
         from lockgate.commands.views import first_line, percent
         from lockgate.loads import vertex_loads

@@ -9,11 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lockgate_common.amounts import counted, size_text
+from lockgate_common.backlog import Backlog
 from lockgate_common.json_input import parse_json
 from lockgate_common.printable import printable
 from lockgate_proto.messages import (
+    CheckpointKind,
     CheckpointMode,
     CheckpointOffsets,
+    CheckpointOutcome,
     CompletedCheckpoint,
     JobEvent,
     JobStatus,
@@ -22,10 +25,10 @@ from lockgate_proto.messages import (
     SubtaskLoad,
 )
 
-from lockgate.backlog import Backlog
 from lockgate.shapes import mode_name, state_kind
 
 _FEWEST = 40
+_SAVEPOINT = CheckpointKind.SAVEPOINT
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -206,6 +209,32 @@ def checkpoints_text(checkpoints: Sequence[CompletedCheckpoint]) -> str:
         for checkpoint in checkpoints
     ]
     return table(("ID", "KIND", "STATE", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "POINTER"), rows, right=(0, 4, 5, 6))
+
+
+def outcomes_text(outcomes: Sequence[CheckpointOutcome]) -> str:
+    """`lockgate checkpoints KEY --history`."""
+    if not outcomes:
+        return "no checkpoint yet under this leader"
+    rows = [_outcome_cells(outcome, outcome.checkpoint or CompletedCheckpoint()) for outcome in outcomes]
+    header = ("ID", "KIND", "OUTCOME", "TRIGGERED", "TOOK", "SIZE", "WRITTEN", "ALIGNMENT", "SYNC", "ACKNOWLEDGED", "")
+    return table(header, rows, right=(0, 4, 5, 6, 7, 8, 9))
+
+
+def _outcome_cells(outcome: CheckpointOutcome, checkpoint: CompletedCheckpoint) -> tuple[str, ...]:
+    kept = "retained" if outcome.retained else "disposed of" if checkpoint.kind is _SAVEPOINT else "subsumed"
+    return (
+        str(checkpoint.checkpoint_id),
+        f"{checkpoint.kind.name.lower()}{', unaligned' if checkpoint.unaligned else ''}",
+        "aborted" if outcome.aborted else kept,
+        clock(checkpoint.triggered_unix_ms),
+        f"{checkpoint.duration_ms} ms",
+        size_text(checkpoint.size_bytes),
+        size_text(checkpoint.written_bytes) if checkpoint.written_bytes else "-",
+        f"{checkpoint.longest_alignment_ms} ms",
+        f"{checkpoint.longest_sync_us / 1000:.1f} ms",
+        f"{outcome.acknowledged} of {outcome.subtasks}" if outcome.subtasks else "-",
+        first_line(outcome.text),
+    )
 
 
 def queried_text(answer: QueryStateResponse) -> str:

@@ -232,6 +232,24 @@ class JobState(IntEnum):
     ADOPTING = 21
 
 
+class AbortReason(IntEnum):
+    """Why a checkpoint was aborted."""
+
+    ABORT_REASON_UNSPECIFIED = 0
+    ABORT_ID_NOT_WRITTEN = 1
+    ABORT_DECLINED = 2
+    ABORT_STORAGE_DECLINED = 3
+    ABORT_EXPIRED = 4
+    ABORT_BASE_MISSING = 5
+    ABORT_INCOMPLETE = 6
+    ABORT_NOT_WRITTEN = 7
+    ABORT_STORAGE_FAILED = 8
+    ABORT_STORE_AWAY = 9
+    ABORT_SUBSUMED = 10
+    ABORT_SOURCES_STOP = 11
+    ABORT_ATTEMPT_ENDED = 12
+
+
 class JobEventKind(IntEnum):
     """What happened to a job."""
 
@@ -1267,6 +1285,31 @@ class LeaderRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadershipRecord:
+    """One leader, in the history of leaders."""
+
+    token: int = 0
+    coordinator_id: str = ""
+    # host:port of the job API.
+    address: str = ""
+    granted_unix_us: int = 0
+    # When its successor noticed its loss, or was granted leadership. 0: it leads, or that is not known, because its
+    # successor is not recorded.
+    ended_unix_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHistory:
+    """`/leaders`"""
+
+    # By token, the newest last.
+    leaders: tuple[LeadershipRecord, ...] = ()
+    # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
+    # alone.
+    format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskLoad:
     """What a subtask did in the last seconds, and how far it has come in event time. The rest of the time it was idle: it had no input, or aligned barriers."""
 
@@ -1949,7 +1992,8 @@ class GetRequest:
 class ListRequest:
     """Asks for the status of all jobs."""
 
-    pass
+    # Only how many subtasks each job has, and the backlog of its sources.
+    without_subtasks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -2073,6 +2117,8 @@ class ListCheckpointsRequest:
     job_key: str = ""
     # With the offsets at which the sources injected the barriers.
     offsets: bool = False
+    # With what became of the checkpoints before, see CheckpointOutcome.
+    history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -2082,6 +2128,30 @@ class ListCheckpointsResponse:
     checkpoints: tuple[CompletedCheckpoint, ...] = ()
     # If asked for: of each of these checkpoints, unless it was deleted meanwhile.
     offsets: tuple[CheckpointOffsets, ...] = ()
+    # If asked for: the newest 200 completed and the newest 200 aborted ones under this leader, and all of
+    # `checkpoints`; by id, newest first.
+    history: tuple[CheckpointOutcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOutcome:
+    """What became of a checkpoint or savepoint that was triggered."""
+
+    # Of a completed one its record, `metadata` empty. Of an aborted one id, kind, token, and trigger time; how long it
+    # took until then; and sizes and longest times of the subtasks that had acknowledged. It has no pointer.
+    checkpoint: CompletedCheckpoint | None = None
+    # Unspecified: it is completed.
+    aborted: AbortReason = AbortReason(0)
+    # Why it was aborted, in words.
+    text: str = ""
+    # 0 for one that an earlier leader completed.
+    attempt: int = 0
+    # Subtasks that had acknowledged it. 0 for one that an earlier leader completed.
+    acknowledged: int = 0
+    # All of its subtasks. 0 for one that an earlier leader completed.
+    subtasks: int = 0
+    # A completed one: it still exists, and a job can start from it.
+    retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -2225,6 +2295,9 @@ class ClusterStatus:
     zookeeper_trouble: str = ""
     # A standby answers and could not ask the leader: it knows of no task managers and no trouble, there may be some.
     leader_silent: bool = False
+    # The newest 20 leaders, the present one last, as they are recorded about a second after a grant; empty until then,
+    # and where no leader answers.
+    leaders: tuple[LeadershipRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -2328,6 +2401,21 @@ class JobStatus:
     reads: ReadHistory | None = None
     # Of a running job that asks for copies of its snapshots, once it has completed a checkpoint under this leader.
     standby_copies: StandbyStatus | None = None
+    # Of the present attempt, also where `subtasks` are left out.
+    subtask_count: int = 0
+    # Of all its sources together, where `subtasks` are left out.
+    backlog: JobBacklog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobBacklog:
+    """What the sources of a job have found and not read yet; each unset where it is not known."""
+
+    records: int | None = None
+    # Of files.
+    size_bytes: int | None = None
+    # Files or partitions that are not read to their ends.
+    splits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

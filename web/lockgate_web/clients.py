@@ -42,7 +42,7 @@ class HeldClient:
 
     def _asked(self) -> tuple[ClusterStatus, Sequence[JobStatus]] | ClientError:
         try:
-            jobs = sorted(self.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+            jobs = sorted(self.client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
             return self.client.cluster(), jobs
         except ClientError as error:
             return error

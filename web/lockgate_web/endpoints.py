@@ -69,6 +69,9 @@ def endpoints(found: reads.Reads) -> tuple[Endpoint, ...]:
                  handle=reads.subtasks, query=_PAGE),
         Endpoint("GET", f"{job}/checkpoints", "Completed checkpoints and savepoints, newest first",
                  _list_of("Checkpoint"), rpc="ListCheckpoints", handle=reads.checkpoints),
+        Endpoint("GET", f"{job}/checkpoints/history", "What became of the newest checkpoints and savepoints, as far as "
+                 "the leader has seen it, newest first: completed, and retained or not, or aborted, and why",
+                 _list_of("CheckpointOutcome"), rpc="ListCheckpoints", handle=reads.checkpoint_history),
         Endpoint("GET", f"{job}/checkpoints/{{id}}", "A page of what each subtask contributed to a checkpoint, slowest "
                  "first; empty when that is not kept", named("CheckpointParts"), rpc="GetCheckpoint",
                  handle=reads.checkpoint_parts, query=_PAGE),

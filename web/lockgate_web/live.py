@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lockgate_common.backlog import Backlog, forward_edges, vertex_backlogs
 from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, ReadHistory, SubtaskSnapshot
 
-from lockgate.backlog import Backlog, forward_edges, vertex_backlogs
 from lockgate.loads import VertexLoad, vertex_loads
 from lockgate.shapes import (
     Json,
@@ -53,7 +53,7 @@ def overview_json(status: JobStatus) -> Json:
     return {
         **summary_json(status),
         **totals_json(status),
-        "subtasks": len(status.subtasks),
+        "subtasks": status.subtask_count or len(status.subtasks),  # an older leader sends them all the same
         "checkpoints_completed": status.checkpoints_completed,
         "checkpoints_aborted": status.checkpoints_aborted,
         "last_checkpoint": checkpoint_json(status.last_checkpoint),

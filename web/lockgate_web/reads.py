@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockgate.shapes import Json, checkpoint_json, job_json, story_json, summary_json
+from lockgate.shapes import Json, checkpoint_json, job_json, outcome_json, story_json, summary_json
 from lockgate_web.asked import Asked
 from lockgate_web.live import cluster_json, graph_json, overview_json, reads_json, snapshots_json, subtasks_json
 
@@ -28,7 +28,7 @@ class Reads:
 
 def jobs(asked: Asked) -> Any:
     """As `lockgate jobs --json`."""
-    found = sorted(asked.held.client.jobs(), key=lambda job: job.submitted_unix_ms, reverse=True)
+    found = sorted(asked.held.client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
     return [summary_json(job) for job in found]
 
 
@@ -56,6 +56,11 @@ def subtasks(asked: Asked) -> Json:
 def checkpoints(asked: Asked) -> Any:
     """As `lockgate checkpoints KEY --json`."""
     return [checkpoint_json(found) for found in asked.held.client.checkpoints(asked.key)]
+
+
+def checkpoint_history(asked: Asked) -> Any:
+    """As `lockgate checkpoints KEY --history --json`."""
+    return [outcome_json(found) for found in asked.held.client.checkpoint_history(asked.key)]
 
 
 def checkpoint_parts(asked: Asked) -> Json:

@@ -84,16 +84,25 @@ _LEADER = {
     **_wholes("pid", "token", "granted_unix_us"),
     "dashboard": _or_null(_TEXT),
 }
+_CHECKPOINT = {
+    **_texts("kind", "pointer", "state"),
+    **_wholes("id", "size_bytes", "written_bytes", "diff_values", "diff_saved_bytes", "triggered_unix_ms"),
+    **_wholes("duration_ms", "longest_alignment_ms", "channel_state_bytes", "token"),
+    "longest_sync_ms": _NUMBER,
+    "unaligned": _YES,
+}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": {**_TEXT, "description": "one sentence"}}),
-    "Checkpoint": _object(
+    "Checkpoint": _object(_CHECKPOINT),
+    "CheckpointOutcome": _object(
         {
-            **_texts("kind", "pointer", "state"),
-            **_wholes("id", "size_bytes", "written_bytes", "diff_values", "diff_saved_bytes", "triggered_unix_ms"),
-            **_wholes("duration_ms", "longest_alignment_ms", "channel_state_bytes", "token"),
-            "longest_sync_ms": _NUMBER,
-            "unaligned": _YES,
+            **_CHECKPOINT,
+            "outcome": {"enum": ["completed", "aborted"]},
+            "reason": _or_null(_TEXT),
+            "text": {**_TEXT, "description": "why it was aborted, in words"},
+            **dict.fromkeys(("attempt", "acknowledged", "subtasks"), _or_null(_WHOLE)),
+            "retained": _YES,
         }
     ),
     "CheckpointParts": _object(
@@ -174,6 +183,15 @@ SCHEMAS: dict[str, Schema] = {
             "jobs": _by_name(_WHOLE),
             "zookeeper_trouble": _or_null(_TEXT),
             "leader_silent": _YES,
+            "leaders": _list(
+                _object(
+                    {
+                        **_texts("id", "address"),
+                        **_wholes("token", "granted_unix_us"),
+                        "ended_unix_us": _or_null(_WHOLE),
+                    }
+                )
+            ),
         }
     ),
     "Overview": _object({"cluster": named("Cluster"), "jobs": _list(named("JobOverview"))}),

@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from lockgate_common.http.refusal import HttpRefusal
+from lockgate_common.kept_events import MOST_EVENTS
 from lockgate_proto.messages import JobEvent, JobStatus
 
 from lockgate.client import ClientError
@@ -25,7 +26,7 @@ _BEAT_S = 1.0  # something is sent at least as often, so that a page notices whe
 _STATUS_EVERY_S = 0.3
 _OVERVIEW_EVERY_S = 1.0
 _POLL_MS = 250
-_MOST_EVENTS = 1_000  # not sent yet, of one page
+_MOST_EVENTS = MOST_EVENTS + 1_000  # not sent yet, of one page: all that the leader keeps come at once
 
 Listing = Callable[[Asked], Any]
 

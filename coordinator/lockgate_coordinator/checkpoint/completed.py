@@ -10,6 +10,7 @@ from lockgate_proto.messages import CheckpointKind, CheckpointMetadata, Complete
 
 from lockgate_coordinator.checkpoint.details import CheckpointDetails
 from lockgate_coordinator.checkpoint.handles import shared_files
+from lockgate_coordinator.checkpoint.history import CheckpointHistory
 
 
 class SharedFiles:
@@ -59,6 +60,7 @@ class CompletedCheckpoints:
     ) -> None:
         """completed: as stored. metadata: of the newest, or what the job's first run starts from, or None."""
         self.details = CheckpointDetails()
+        self.history = CheckpointHistory()
         self._retained = retained
         self._all = sorted(
             (replace(checkpoint, metadata=b"") for checkpoint in completed),

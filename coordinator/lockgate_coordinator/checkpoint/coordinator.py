@@ -423,6 +423,7 @@ class CheckpointCoordinator:
         newest = self.completed.newest
         effects: list[CheckpointEffect] = []
         if newest is not None:
+            self.completed.history.completed(pending, newest)
             effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive, pending.details))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
@@ -451,6 +452,7 @@ class CheckpointCoordinator:
         alive = pending.attempt == self._attempt
         if was_triggered:
             self.aborted_count += 1
+            self.completed.history.aborted(pending, reason, text, self._setting, now_ms)
             number = pending.checkpoint_id
             effects.append(CheckpointAborted(pending.attempt, number, reason, text, alive, pending.details))
             effects.append(DiscardPending(pending.checkpoint_id))

@@ -14,6 +14,7 @@ from lockgate_coordinator.checkpoint.handles import size_bytes, written_bytes
 MOST_CHECKPOINTS = 20
 MOST_SUBTASKS = 10_000  # of all of them together, unless the newest alone has more
 _MOST = (1 << 63) - 1
+_COLUMNS = 6  # of numbers: duration, size, written, sync, async, alignment
 
 
 class SnapshotDetails:
@@ -38,12 +39,22 @@ class SnapshotDetails:
         found = (took_ms, *sizes, ack.sync_us, ack.async_ms, ack.alignment_ms)
         self._numbers.extend([min(max(number, 0), _MOST) for number in found])
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the states that are acknowledged so far."""
+        return min(sum(self._numbers[1::_COLUMNS]), _MOST)
+
+    @property
+    def written_bytes(self) -> int:
+        """The part of it that this checkpoint wrote itself."""
+        return min(sum(self._numbers[2::_COLUMNS]), _MOST)
+
     def subtasks(self) -> Iterator[SubtaskSnapshot]:
         """In the order of the acknowledgements. Any thread may read those of a completed checkpoint."""
         numbers = iter(self._numbers)
         for vertex, subtask in self._keys:
             place = self._places[subtask] if subtask < len(self._places) else ""
-            took_ms, size, written, sync_us, async_ms, alignment_ms = (next(numbers) for _ in range(6))
+            took_ms, size, written, sync_us, async_ms, alignment_ms = (next(numbers) for _ in range(_COLUMNS))
             yield SubtaskSnapshot(vertex, subtask, place, took_ms, size, written, sync_us, async_ms, alignment_ms)
 
 

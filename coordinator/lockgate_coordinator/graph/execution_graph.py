@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from lockgate_common.backlog import Backlog, sources_backlog
 from lockgate_common.story import Story
 from lockgate_proto.codec import encode
 from lockgate_proto.layout import layout_for
@@ -75,6 +76,11 @@ class ExecutionGraph:
     def subtasks(self) -> frozenset[SubtaskKey]:
         """Every (vertex id, subtask index) of the attempt."""
         return frozenset(self._place)
+
+    @property
+    def subtask_count(self) -> int:
+        """Number of `subtasks`."""
+        return len(self._place)
 
     def owns(self, subtask: SubtaskId | None) -> bool:
         """True when the id names a subtask of this attempt."""
@@ -186,6 +192,14 @@ class ExecutionGraph:
         used = self._slots[: slots_needed(self._graph)]
         places = [Participant(offer.task_manager_id, offer.exchange_address, offer.incarnation) for offer in used]
         return layout_for(self._graph, places)
+
+    def backlog(self) -> Backlog:
+        """What the sources have found and not read yet, all together."""
+        loads: dict[str, list[SubtaskLoad | None]] = {vertex: [] for vertex in self._sources}
+        for key, phase in self._phase.items():
+            if key[0] in loads:
+                loads[key[0]].append(self._loads.get(key) if phase is Phase.RUNNING else None)
+        return sources_backlog(loads.values())
 
     def views(self) -> tuple[SubtaskStatusView, ...]:
         """One line per subtask for job status."""

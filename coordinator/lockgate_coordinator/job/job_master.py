@@ -178,10 +178,10 @@ class JobMaster:
 
     # queries of the runtime
 
-    def status(self) -> m.JobStatus:
+    def status(self, *, with_subtasks: bool = True) -> m.JobStatus:
         """The status for clients; the runtime sets what only it knows."""
-        parts = (self._attempts, self._snapshots, self._restarts, self._ending)
-        return job_status(self._record, self._setting, self._life, *parts, self._writer.trouble)
+        parts = (self._attempts, self._snapshots, self._restarts, self._ending, self._writer.trouble)
+        return job_status(self._record, self._setting, self._life, *parts, with_subtasks=with_subtasks)
 
     def checkpoints(self) -> CompletedCheckpoints | None:
         """Completed checkpoints and savepoints; None while they cannot be read."""

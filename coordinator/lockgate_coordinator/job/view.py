@@ -29,8 +29,14 @@ def job_status(
     restarts: Restarts,
     ending: Ending | None,
     not_written: str,
+    *,
+    with_subtasks: bool = True,
 ) -> JobStatus:
-    """The status without the leader's address. not_written: why a record is not written yet."""
+    """The status without the leader's address. not_written: why a record is not written yet.
+
+    with_subtasks: False: only how many there are, and the backlog of all sources.
+    """
+    running = attempts.current.execution if attempts.current is not None else None
     trouble = snapshots.storage_trouble if snapshots is not None else None
     if (waited := restarts.storage.trouble) is not None:
         trouble = StorageTrouble(waited[0] + setting.unix_offset_ms, waited[1])
@@ -52,7 +58,9 @@ def job_status(
         records_read=read,
         records_written=written,
         records_read_again=attempts.read_again.count,
-        subtasks=attempts.current.execution.views() if attempts.current is not None else (),
+        subtasks=running.views() if running is not None and with_subtasks else (),
+        subtask_count=running.subtask_count if running is not None else 0,
+        backlog=running.backlog().message() if running is not None and not with_subtasks else None,
         last_checkpoint=snapshots.completed.newest if snapshots is not None else None,
         checkpoints_completed=snapshots.completed_count if snapshots is not None else 0,
         checkpoints_aborted=snapshots.aborted_count if snapshots is not None else 0,

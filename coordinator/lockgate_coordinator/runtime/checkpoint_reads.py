@@ -1,4 +1,4 @@
-"""What clients read from completed checkpoints: the state of keys, and the offsets of sources."""
+"""What clients read of checkpoints: the state of keys, the offsets of sources, and what became of the newest ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from grpc import StatusCode
 from lockgate_common.serving.refusals import Refused
 from lockgate_proto import messages as m
 
+from lockgate_coordinator.checkpoint.history import CheckpointHistory
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, source_state
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
 from lockgate_coordinator.runtime.errors import Busy, StorageError
@@ -100,6 +101,17 @@ class CheckpointReads:
                     raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, str(error))) from error
             except SourceStateUnreadable as error:
                 raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
+
+
+def outcomes(
+    term: LeaderTerm, job_key: str, retained: Sequence[m.CompletedCheckpoint]
+) -> tuple[m.CheckpointOutcome, ...]:
+    """What became of a job's newest checkpoints, as far as this leader has seen it. retained: those that exist."""
+    if (runner := term.jobs.get(job_key)) is not None:
+        known = runner.checkpoints()
+        return known.history.outcomes(known.all())
+    ended = term.ended.get(job_key)
+    return ended.outcomes(retained) if ended is not None else CheckpointHistory().outcomes(retained)
 
 
 def _sources(metadata: m.CheckpointMetadata) -> Iterator[m.SourceOffsets]:

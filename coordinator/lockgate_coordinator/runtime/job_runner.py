@@ -78,12 +78,10 @@ class JobRunner:
         self.story: JobStory | None = None  # kept when the job has ended
         self.is_fresh = False  # no checkpoint yet
         self.is_read = True  # False: only the key is known so far
-        self._early = EarlyEvents()
-        self._requests = Requests()
+        self._early, self._requests, self._backoff = EarlyEvents(), Requests(), Backoff()
         self._wake: Timer | None = None
         self._work = JobWork(self.key, services, self._guarded, self._write_failed)
         self._deletions = Deletions(self.key, lambda: run_of(self.record), services)
-        self._backoff = Backoff()
         self.is_held = False  # LOADING, and waits for a client
         self.trouble = ""  # why the records cannot be read for now
         self._given_up: Future[JobState] | None = None
@@ -92,8 +90,9 @@ class JobRunner:
         self._placed_on: set[str] = set()
         self._error, self._closed = "", False
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
-        self._publisher = StatusPublisher(services, self._view, first)
-        self.hub, self.meters, self.note = self._publisher.hub, self._publisher.meters, self._publisher.note
+        publisher = self._publisher = StatusPublisher(services, self._view, first)
+        self.hub, self.meters, self.note = publisher.hub, publisher.meters, publisher.note
+        self.outcomes = publisher.outcomes  # of a job that has ended
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -256,7 +255,7 @@ class JobRunner:
 
     def _ended(self, **changes: Any) -> None:
         """Drops everything but the final status and story. changes: see StatusPublisher.end."""
-        self._publisher.end(**changes)
+        self._publisher.end(self.query(JobMaster.checkpoints), **changes)
         self.stage, self.is_read = Stage.ENDED, True
         self.record, self._master = dataclasses.replace(self.record, graph=b""), None
         if self.story is not None:
@@ -419,17 +418,17 @@ class JobRunner:
 
     # -- requests of clients ------------------------------------------------------------------------------------------
 
-    def status(self) -> JobStatus:
+    def status(self, *, with_subtasks: bool = True) -> JobStatus:
         """The status for clients."""
-        return self._publisher.status()
+        return self._publisher.status(with_subtasks=with_subtasks)
 
-    def _view(self) -> JobStatus:
+    def _view(self, with_subtasks: bool) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
             loading = JobState.HELD_BACK if self.is_held else JobState.WAITING_FOR_SLOTS
             state = JobState.FAILED if self.stage is Stage.BROKEN else loading
             status = status_without_master(self.record, state, self.attempt, self._token, self._error, self.trouble)
         else:
-            status = self._master.status()
+            status = self._master.status(with_subtasks=with_subtasks)
         return self._services.of_leader(status)
 
     def checkpoints(self) -> CompletedCheckpoints:

@@ -37,7 +37,7 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
-from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
+from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads, outcomes
 from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
@@ -280,25 +280,27 @@ class JobService:
         status = self._dispatcher.call(lambda term: _status(term, request.job_key, with_reads=request.with_reads))
         return self._ended(request.job_key) if status is None else status
 
-    def List(self, _request: m.ListRequest, _call: UnaryCall) -> Later[None]:
+    def List(self, request: m.ListRequest, _call: UnaryCall) -> Later[None]:
         """Every job, oldest submission first."""
         self._dispatcher.wait_recovered()
         known = self._dispatcher.call(lambda term: term.results_known)
 
         def statuses(term: LeaderTerm) -> list[m.JobStatus]:
             found = {key: status_of(result, self._address) for key, result in term.results.items()}
-            found |= {key: runner.status() for key, runner in [*term.ended.items(), *term.jobs.items()]}
+            runners = [*term.ended.items(), *term.jobs.items()]
+            found |= {key: runner.status(with_subtasks=not request.without_subtasks) for key, runner in runners}
             return sorted(found.values(), key=lambda job: (job.submitted_unix_ms, job.job_key))
 
         late = "the results are still being read"
         return _outcome(known, late, lambda _: m.ListResponse(tuple(self._dispatcher.call(statuses))))
 
     def ListCheckpoints(self, request: m.ListCheckpointsRequest, _call: UnaryCall) -> m.ListCheckpointsResponse:
-        """Completed checkpoints and savepoints that still exist, newest first."""
-
+        """Completed checkpoints and savepoints that still exist, newest first, and what became of others."""
         self._dispatcher.wait_recovered()
         key = request.job_key
-        return m.ListCheckpointsResponse(self._retained(key), self._reads.offsets(key) if request.offsets else ())
+        retained, offsets = self._retained(key), self._reads.offsets(key) if request.offsets else ()
+        history = self._dispatcher.call(lambda term: outcomes(term, key, retained)) if request.history else ()
+        return m.ListCheckpointsResponse(retained, offsets, history)
 
     def _retained(self, key: str) -> tuple[m.CompletedCheckpoint, ...]:
         """Of a job, running or ended, newest first. Raises Refused NOT_FOUND."""

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 
 from lockgate_ha.errors import Conflict, CorruptRecord, NewerRecord, StoreError, StoreUnavailable
+from lockgate_ha.leader_history import with_leader
 from lockgate_ha.paths import Paths, text_of
 from lockgate_ha.records import FoundJob, JobRecords, RestartPoint
 from lockgate_ha.store import CoordinationStore
@@ -18,6 +19,7 @@ from lockgate_proto.messages import (
     JobOrders,
     JobRecord,
     JobResult,
+    LeadershipRecord,
 )
 
 from lockgate_coordinator.checkpoint.failures import FailureReason
@@ -61,6 +63,27 @@ class Persistence:
         self._paths = Paths(cluster)
         self._records = JobRecords(store, cluster, settle_ms=SETTLE_MS)
         self._files = files
+
+    # -- leaders ------------------------------------------------------------------------------------------------------
+
+    def note_leader(self, leader: LeadershipRecord, detected_unix_us: int | None) -> tuple[LeadershipRecord, ...]:
+        """Adds this term's leader to the history of leaders, which it returns, see `with_leader`. Raises Stopped.
+
+        One that cannot be read begins anew, one of a newer version is left as it is: nothing depends on it.
+        """
+        try:
+            known = self._fence.read(self._records.leaders)
+        except (CorruptRecord, NewerRecord) as error:
+            log.warning("the history of leaders is not read: %s", error)
+            if isinstance(error, NewerRecord):
+                return (leader,)
+            known = ()
+        leaders = with_leader(known, leader, detected_unix_us)
+        try:
+            self._fence.write(lambda: self._records.write_leaders(self._fence.grant, leaders))
+        except StoreError as error:
+            log.warning("the history of leaders is not written: %s", error)
+        return leaders
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lockgate_common.clock import monotonic_ms, unix_us
-from lockgate_proto.messages import JobEvent, JobEventKind, JobStatus
+from lockgate_proto.messages import CheckpointOutcome, CompletedCheckpoint, JobEvent, JobEventKind, JobStatus
 
+from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.checkpoint.details import SnapshotDetails
+from lockgate_coordinator.checkpoint.history import CheckpointHistory
 from lockgate_coordinator.job.effects import Emit
 from lockgate_coordinator.job.trace import JobTracer, Starts
 from lockgate_coordinator.runtime.actor import Timer
@@ -28,32 +30,44 @@ _SUBTASKS_A_MS = 10  # of a large job less often: a status names every subtask, 
 class StatusPublisher:
     """An error while creating a status is logged and reported in it, and does not affect the job or the caller."""
 
-    def __init__(self, services: RunnerServices, view: Callable[[], JobStatus], first: JobStatus) -> None:
-        """view: creates the present status. first: the status used until `view` succeeds."""
+    def __init__(self, services: RunnerServices, view: Callable[[bool], JobStatus], first: JobStatus) -> None:
+        """view: creates the present status, with subtasks or without. first: the status used until `view` succeeds."""
         self.hub = WatchHub()
         self.meters = JobMeters()
         self._tracer = JobTracer(first.job_key, services.traces)
         self._services = services
         self._view = view
         self._last = first
+        self._history = CheckpointHistory()
         self._is_over = False
         self._timer: Timer | None = None
 
-    def status(self) -> JobStatus:
-        """The present status; for a job that has ended the final one."""
-        if not self._is_over:
-            try:
-                self._last = self._view()
-            except Exception as error:
-                what = "internal error while creating its status, see the leader's log"
-                text = f"{what}: {type(error).__name__}: {error}"
-                if text != self._last.message:
-                    log.exception("job %s: internal error while creating its status", self._last.job_key)
-                self._last = dataclasses.replace(self._last, message=text)
-        return self._last
+    def status(self, *, with_subtasks: bool = True) -> JobStatus:
+        """The present status; for a job that has ended the final one, which has no subtasks."""
+        if self._is_over:
+            return self._last
+        try:
+            found = self._view(with_subtasks)
+        except Exception as error:
+            what = "internal error while creating its status, see the leader's log"
+            text = f"{what}: {type(error).__name__}: {error}"
+            if text != self._last.message:
+                log.exception("job %s: internal error while creating its status", self._last.job_key)
+            self._last = dataclasses.replace(self._last, message=text)
+            return self._last if with_subtasks else dataclasses.replace(self._last, subtasks=())
+        if with_subtasks:
+            self._last = found
+        return found
 
-    def end(self, **changes: Any) -> None:
-        """The job has ended: fixes the final status. changes: fields to set in it."""
+    def outcomes(self, retained: Sequence[CompletedCheckpoint]) -> tuple[CheckpointOutcome, ...]:
+        """What became of the checkpoints of a job that has ended, see CheckpointHistory.outcomes."""
+        return self._history.outcomes(retained)
+
+    def end(self, known: CompletedCheckpoints | None = None, **changes: Any) -> None:
+        """The job has ended: fixes the final status. known: its checkpoints, if they were read. changes: fields to set
+        in the status.
+        """
+        self._history = known.history if known is not None else self._history
         self._last = dataclasses.replace(self.status(), **{"standby_copies": None} | changes)
         self._is_over = True
 
@@ -84,7 +98,7 @@ class StatusPublisher:
         elif self.hub.watched and at_once:
             self.hub.status(self.status())
         elif self.hub.watched and self._timer is None:
-            pause_ms = max(_STATUS_PAUSE_MS, len(self._last.subtasks) // _SUBTASKS_A_MS)
+            pause_ms = max(_STATUS_PAUSE_MS, self._last.subtask_count // _SUBTASKS_A_MS)
             self._timer = self._services.actor.at(monotonic_ms() + pause_ms, self._changed_late)
 
     def close(self, end: WatchEnd) -> None:

@@ -70,6 +70,7 @@ from lockgate_coordinator.runtime.job_reading import Found, JobReading
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.job_story import JobStory
 from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.recorded_leaders import RecordedLeaders
 from lockgate_coordinator.runtime.recovery_line import RecoveryLine
 from lockgate_coordinator.runtime.removals import Removals
 from lockgate_coordinator.runtime.runner_services import RunnerServices
@@ -79,7 +80,7 @@ from lockgate_coordinator.runtime.story_requests import StoryParts, StoryRequest
 from lockgate_coordinator.runtime.subtask_reports import reports_in
 from lockgate_coordinator.runtime.task_managers import TaskManager, TaskManagers
 from lockgate_coordinator.runtime.term_fence import TermFence
-from lockgate_coordinator.runtime.views import status_of
+from lockgate_coordinator.runtime.views import status_of, task_manager_statuses
 from lockgate_coordinator.runtime.watch import WatchEnd
 
 log = logging.getLogger(__name__)
@@ -127,6 +128,8 @@ class LeaderTerm:
         self.deletions = services.deletions.group(f"term {grant.token}")
         self._clean_ups = CleanUps(fence, services.actor, self.deletions, self.removals)
         self.line = RecoveryLine(fence, services.actor, self.workers, self.persistence)
+        times = (self._granted_unix_us, detected_unix_us)
+        self._leaders = RecordedLeaders(fence, services, self.workers, self.persistence, *times)
         self._reading = JobReading(fence, services.actor, self.workers, self.persistence, self)
         self._runner_services = RunnerServices(
             services.actor,
@@ -193,6 +196,7 @@ class LeaderTerm:
         for task_manager in self.task_managers.all():
             self._settle_running(task_manager)
         self.background("(results)", self.persistence.results, self._keep_results)
+        self._leaders.record_soon()
 
     def _keep_results(self, results: tuple[JobResult, ...]) -> None:
         for result in results:
@@ -482,18 +486,10 @@ class LeaderTerm:
     def cluster_status(self) -> ClusterStatus:
         """What only the leader knows of the cluster."""
         trouble = (self.suspended_because or "it does not answer") if self.suspended else ""
-        return ClusterStatus(task_managers=self.task_manager_statuses(), zookeeper_trouble=trouble)
+        task_managers = self.task_manager_statuses()
+        return ClusterStatus(task_managers=task_managers, zookeeper_trouble=trouble, leaders=self._leaders.known)
 
     def task_manager_statuses(self) -> tuple[TaskManagerStatus, ...]:
         """Every registered task manager, by id."""
         pids = {task_manager.task_manager_id: task_manager.pid for task_manager in self.task_managers.all()}
-        return tuple(
-            TaskManagerStatus(
-                task_manager.task_manager_id,
-                task_manager.exchange_address,
-                pids.get(task_manager.task_manager_id, 0),
-                task_manager.slots,
-                task_manager.free_slots,
-            )
-            for task_manager in self._pool.task_managers()
-        )
+        return task_manager_statuses(self._pool.task_managers(), pids)

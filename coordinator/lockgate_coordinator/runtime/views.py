@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from grpc import StatusCode
 from lockgate_common.serving.refusals import Refused
-from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus
+from lockgate_proto.messages import AttemptId, JobRecord, JobResult, JobState, JobStatus, TaskManagerStatus
 
+from lockgate_coordinator.graph.slots import SlotCount
 from lockgate_coordinator.job.counters import operator_status
 from lockgate_coordinator.runtime.errors import Busy
 
@@ -45,6 +48,20 @@ def status_without_master(
         submitted_unix_ms=record.submitted_unix_ms,
         attempt=attempt.attempt if attempt is not None else 0,
         token=token,
+    )
+
+
+def task_manager_statuses(found: Iterable[SlotCount], pids: Mapping[str, int]) -> tuple[TaskManagerStatus, ...]:
+    """pids: by id, as far as they are known."""
+    return tuple(
+        TaskManagerStatus(
+            task_manager.task_manager_id,
+            task_manager.exchange_address,
+            pids.get(task_manager.task_manager_id, 0),
+            task_manager.slots,
+            task_manager.free_slots,
+        )
+        for task_manager in found
     )
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from lockgate_common.kept_events import MOST_EVENTS, KeptEvents
 from lockgate_proto.messages import JobEvent, JobStatus, JobUpdate
 
-KEPT_EVENTS = 1000
-_BACKLOG = 4 * KEPT_EVENTS
+_BACKLOG = MOST_EVENTS + 1_000
 
 
 class WatchEnd(Enum):
@@ -84,7 +84,7 @@ class WatchHub:
     """The kept events and the watchers of one job under this leader. Used on the actor thread only."""
 
     def __init__(self) -> None:
-        self._kept: deque[SharedUpdate] = deque(maxlen=KEPT_EVENTS)
+        self._kept: KeptEvents[SharedUpdate] = KeptEvents()
         self._watchers: list[Watcher] = []
         self._status: JobStatus | None = None
 
@@ -111,7 +111,7 @@ class WatchHub:
     def event(self, event: JobEvent) -> None:
         """Keeps the event and sends it to every watcher."""
         update = SharedUpdate(JobUpdate(update=event))
-        self._kept.append(update)
+        self._kept.add(event, update)
         for watcher in self._watchers:
             watcher.push_event(update)
 

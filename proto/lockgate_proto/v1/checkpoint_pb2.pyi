@@ -518,3 +518,25 @@ class LeaderRecord(_message.Message):
     instance: str
     dashboard: str
     def __init__(self, token: _Optional[int] = ..., address: _Optional[str] = ..., session: _Optional[str] = ..., pid: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., granted_unix_us: _Optional[int] = ..., instance: _Optional[str] = ..., dashboard: _Optional[str] = ...) -> None: ...
+
+class LeadershipRecord(_message.Message):
+    __slots__ = ("token", "coordinator_id", "address", "granted_unix_us", "ended_unix_us")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    ENDED_UNIX_US_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    coordinator_id: str
+    address: str
+    granted_unix_us: int
+    ended_unix_us: int
+    def __init__(self, token: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., address: _Optional[str] = ..., granted_unix_us: _Optional[int] = ..., ended_unix_us: _Optional[int] = ...) -> None: ...
+
+class LeaderHistory(_message.Message):
+    __slots__ = ("leaders", "format_version")
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    leaders: _containers.RepeatedCompositeFieldContainer[LeadershipRecord]
+    format_version: int
+    def __init__(self, leaders: _Optional[_Iterable[_Union[LeadershipRecord, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...

@@ -28,6 +28,22 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HELD_BACK: _ClassVar[JobState]
     ADOPTING: _ClassVar[JobState]
 
+class AbortReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ABORT_REASON_UNSPECIFIED: _ClassVar[AbortReason]
+    ABORT_ID_NOT_WRITTEN: _ClassVar[AbortReason]
+    ABORT_DECLINED: _ClassVar[AbortReason]
+    ABORT_STORAGE_DECLINED: _ClassVar[AbortReason]
+    ABORT_EXPIRED: _ClassVar[AbortReason]
+    ABORT_BASE_MISSING: _ClassVar[AbortReason]
+    ABORT_INCOMPLETE: _ClassVar[AbortReason]
+    ABORT_NOT_WRITTEN: _ClassVar[AbortReason]
+    ABORT_STORAGE_FAILED: _ClassVar[AbortReason]
+    ABORT_STORE_AWAY: _ClassVar[AbortReason]
+    ABORT_SUBSUMED: _ClassVar[AbortReason]
+    ABORT_SOURCES_STOP: _ClassVar[AbortReason]
+    ABORT_ATTEMPT_ENDED: _ClassVar[AbortReason]
+
 class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_EVENT_KIND_UNSPECIFIED: _ClassVar[JobEventKind]
@@ -60,6 +76,19 @@ FAILED: JobState
 CANCELED: JobState
 HELD_BACK: JobState
 ADOPTING: JobState
+ABORT_REASON_UNSPECIFIED: AbortReason
+ABORT_ID_NOT_WRITTEN: AbortReason
+ABORT_DECLINED: AbortReason
+ABORT_STORAGE_DECLINED: AbortReason
+ABORT_EXPIRED: AbortReason
+ABORT_BASE_MISSING: AbortReason
+ABORT_INCOMPLETE: AbortReason
+ABORT_NOT_WRITTEN: AbortReason
+ABORT_STORAGE_FAILED: AbortReason
+ABORT_STORE_AWAY: AbortReason
+ABORT_SUBSUMED: AbortReason
+ABORT_SOURCES_STOP: AbortReason
+ABORT_ATTEMPT_ENDED: AbortReason
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 LEADER_LOSS_DETECTED: JobEventKind
 LEADER_GRANTED: JobEventKind
@@ -114,8 +143,10 @@ class GetRequest(_message.Message):
     def __init__(self, job_key: _Optional[str] = ..., with_reads: _Optional[bool] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("without_subtasks",)
+    WITHOUT_SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    without_subtasks: bool
+    def __init__(self, without_subtasks: _Optional[bool] = ...) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ("jobs",)
@@ -216,20 +247,42 @@ class RescaleResponse(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[_checkpoint_pb2.VertexParallelism, _Mapping]]] = ..., after_attempt: _Optional[int] = ...) -> None: ...
 
 class ListCheckpointsRequest(_message.Message):
-    __slots__ = ("job_key", "offsets")
+    __slots__ = ("job_key", "offsets", "history")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     offsets: bool
-    def __init__(self, job_key: _Optional[str] = ..., offsets: _Optional[bool] = ...) -> None: ...
+    history: bool
+    def __init__(self, job_key: _Optional[str] = ..., offsets: _Optional[bool] = ..., history: _Optional[bool] = ...) -> None: ...
 
 class ListCheckpointsResponse(_message.Message):
-    __slots__ = ("checkpoints", "offsets")
+    __slots__ = ("checkpoints", "offsets", "history")
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     checkpoints: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.CompletedCheckpoint]
     offsets: _containers.RepeatedCompositeFieldContainer[CheckpointOffsets]
-    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[CheckpointOffsets, _Mapping]]] = ...) -> None: ...
+    history: _containers.RepeatedCompositeFieldContainer[CheckpointOutcome]
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[CheckpointOffsets, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[CheckpointOutcome, _Mapping]]] = ...) -> None: ...
+
+class CheckpointOutcome(_message.Message):
+    __slots__ = ("checkpoint", "aborted", "text", "attempt", "acknowledged", "subtasks", "retained")
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    checkpoint: _checkpoint_pb2.CompletedCheckpoint
+    aborted: AbortReason
+    text: str
+    attempt: int
+    acknowledged: int
+    subtasks: int
+    retained: bool
+    def __init__(self, checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., aborted: _Optional[_Union[AbortReason, str]] = ..., text: _Optional[str] = ..., attempt: _Optional[int] = ..., acknowledged: _Optional[int] = ..., subtasks: _Optional[int] = ..., retained: _Optional[bool] = ...) -> None: ...
 
 class CheckpointOffsets(_message.Message):
     __slots__ = ("checkpoint_id", "sources")
@@ -356,18 +409,20 @@ class CoordinatorStatus(_message.Message):
     def __init__(self, coordinator_id: _Optional[str] = ..., address: _Optional[str] = ..., pid: _Optional[int] = ..., leader: _Optional[bool] = ..., dashboard: _Optional[str] = ...) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("leader", "task_managers", "coordinators", "zookeeper_trouble", "leader_silent")
+    __slots__ = ("leader", "task_managers", "coordinators", "zookeeper_trouble", "leader_silent", "leaders")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGERS_FIELD_NUMBER: _ClassVar[int]
     COORDINATORS_FIELD_NUMBER: _ClassVar[int]
     ZOOKEEPER_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_SILENT_FIELD_NUMBER: _ClassVar[int]
+    LEADERS_FIELD_NUMBER: _ClassVar[int]
     leader: _checkpoint_pb2.LeaderRecord
     task_managers: _containers.RepeatedCompositeFieldContainer[TaskManagerStatus]
     coordinators: _containers.RepeatedCompositeFieldContainer[CoordinatorStatus]
     zookeeper_trouble: str
     leader_silent: bool
-    def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ..., zookeeper_trouble: _Optional[str] = ..., leader_silent: _Optional[bool] = ...) -> None: ...
+    leaders: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.LeadershipRecord]
+    def __init__(self, leader: _Optional[_Union[_checkpoint_pb2.LeaderRecord, _Mapping]] = ..., task_managers: _Optional[_Iterable[_Union[TaskManagerStatus, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[CoordinatorStatus, _Mapping]]] = ..., zookeeper_trouble: _Optional[str] = ..., leader_silent: _Optional[bool] = ..., leaders: _Optional[_Iterable[_Union[_checkpoint_pb2.LeadershipRecord, _Mapping]]] = ...) -> None: ...
 
 class OperatorStatus(_message.Message):
     __slots__ = ("operator_id", "name", "vertex_id", "records_in", "records_out", "records_late", "records_malformed", "records_ahead", "records_failed", "records_lost")
@@ -428,7 +483,7 @@ class StorageTrouble(_message.Message):
     def __init__(self, since_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written", "records_read_again", "reads", "standby_copies")
+    __slots__ = ("job_key", "run_id", "name", "state", "message", "error", "attempt", "restarts", "submitted_unix_ms", "ended_unix_ms", "operators", "subtasks", "last_checkpoint", "checkpoints_completed", "checkpoints_aborted", "token", "leader_address", "checkpoint_mode", "storage_trouble", "straggler", "failure", "edges", "records_read", "records_written", "records_read_again", "reads", "standby_copies", "subtask_count", "backlog")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -456,6 +511,8 @@ class JobStatus(_message.Message):
     RECORDS_READ_AGAIN_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
     STANDBY_COPIES_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
     job_key: str
     run_id: str
     name: str
@@ -483,7 +540,19 @@ class JobStatus(_message.Message):
     records_read_again: int
     reads: ReadHistory
     standby_copies: StandbyStatus
-    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., records_read_again: _Optional[int] = ..., reads: _Optional[_Union[ReadHistory, _Mapping]] = ..., standby_copies: _Optional[_Union[StandbyStatus, _Mapping]] = ...) -> None: ...
+    subtask_count: int
+    backlog: JobBacklog
+    def __init__(self, job_key: _Optional[str] = ..., run_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., message: _Optional[str] = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., restarts: _Optional[int] = ..., submitted_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorStatus, _Mapping]]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskStatusView, _Mapping]]] = ..., last_checkpoint: _Optional[_Union[_checkpoint_pb2.CompletedCheckpoint, _Mapping]] = ..., checkpoints_completed: _Optional[int] = ..., checkpoints_aborted: _Optional[int] = ..., token: _Optional[int] = ..., leader_address: _Optional[str] = ..., checkpoint_mode: _Optional[_Union[_graph_pb2.CheckpointMode, str]] = ..., storage_trouble: _Optional[_Union[StorageTrouble, _Mapping]] = ..., straggler: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.JobFailure, _Mapping]] = ..., edges: _Optional[_Iterable[_Union[EdgeView, _Mapping]]] = ..., records_read: _Optional[int] = ..., records_written: _Optional[int] = ..., records_read_again: _Optional[int] = ..., reads: _Optional[_Union[ReadHistory, _Mapping]] = ..., standby_copies: _Optional[_Union[StandbyStatus, _Mapping]] = ..., subtask_count: _Optional[int] = ..., backlog: _Optional[_Union[JobBacklog, _Mapping]] = ...) -> None: ...
+
+class JobBacklog(_message.Message):
+    __slots__ = ("records", "size_bytes", "splits")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    size_bytes: int
+    splits: int
+    def __init__(self, records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., splits: _Optional[int] = ...) -> None: ...
 
 class StandbyStatus(_message.Message):
     __slots__ = ("wanted", "complete", "keepers")

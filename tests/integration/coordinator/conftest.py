@@ -253,6 +253,30 @@ def poll(condition: Callable[[], object]) -> None:
         pause.wait(0.02)
 
 
+def abort_one(fleet: FakeFleet, task_manager: FakeTaskManager, api: Caller, reason: str, key: str = "job") -> int:
+    """A checkpoint of the job that a subtask of this task manager declines; the next ones succeed. Returns its id."""
+
+    def aborted() -> list[int]:
+        history = api("ListCheckpoints", m.ListCheckpointsRequest(key, history=True)).history
+        return [outcome.checkpoint.checkpoint_id for outcome in history if outcome.aborted]
+
+    before = set(aborted())
+
+    def is_done() -> bool:
+        triggers = task_manager.bodies(m.TriggerCheckpoint)
+        if triggers and isinstance(triggers[-1], m.TriggerCheckpoint):
+            task_manager.decline(triggers[-1], reason)  # one that is completed already ignores it
+        return set(aborted()) > before
+
+    fleet.acknowledging = False
+    poll(is_done)
+    fleet.acknowledging = True
+    waiting = task_manager.bodies(m.TriggerCheckpoint)[-1]
+    assert isinstance(waiting, m.TriggerCheckpoint)
+    task_manager.acknowledge(waiting)  # it was triggered meanwhile
+    return max(set(aborted()) - before)
+
+
 def metadata_files(folder: Path) -> list[Path]:
     """Every `_metadata` file below a folder. Others may be deleting there, which `Path.rglob` takes for an error."""
     return sorted(Path(at, "_metadata") for at, _, files in os.walk(folder) if "_metadata" in files)

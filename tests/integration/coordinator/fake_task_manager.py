@@ -189,6 +189,11 @@ class FakeTaskManager:
         for subtask in self._mine(trigger.attempt):
             self.send(m.AcknowledgeCheckpoint(subtask, trigger.checkpoint_id, self.state(subtask, trigger)))
 
+    def decline(self, trigger: m.TriggerCheckpoint, reason: str) -> None:
+        """As if its first subtask here could not store its state, which is not held against the job."""
+        subtask = self._mine(trigger.attempt)[0]
+        self.send(m.DeclineCheckpoint(subtask, trigger.checkpoint_id, reason, m.DeclineCause.STORAGE_FAILED))
+
     def state(self, subtask: m.SubtaskId, trigger: m.TriggerCheckpoint) -> m.SubtaskState:
         """One inline handle an operator, naming the checkpoint, so that a test recognises it."""
         text = f"{subtask.vertex_id}-{subtask.subtask}@{trigger.checkpoint_id}".encode()

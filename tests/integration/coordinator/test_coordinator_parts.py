@@ -12,6 +12,7 @@ import grpc
 import pytest
 from lockgate_common import storage
 from lockgate_common.clock import monotonic_ms
+from lockgate_common.kept_events import KEPT_OF_A_KIND, MOST_EVENTS
 from lockgate_common.settings import SettingsError
 from lockgate_coordinator.runtime import link as links
 from lockgate_coordinator.runtime import workers as keyed_workers
@@ -19,7 +20,7 @@ from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.errors import Stopped, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, metadata_uri
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
-from lockgate_coordinator.runtime.watch import KEPT_EVENTS, WatchEnd, WatchHub
+from lockgate_coordinator.runtime.watch import WatchEnd, WatchHub
 from lockgate_coordinator.runtime.workers import KeyedWorkers
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
@@ -368,13 +369,25 @@ def test_a_watcher_gets_every_event_but_only_the_newest_status() -> None:
 def test_a_watcher_that_is_far_behind_is_let_go() -> None:
     hub = WatchHub()
     watcher = hub.watch(m.JobStatus("job"))
-    for n in range(5 * KEPT_EVENTS):
+    for n in range(2 * MOST_EVENTS):
         hub.event(m.JobEvent(text=str(n)))
     assert watcher.take() is None
     assert watcher.end is WatchEnd.TOO_SLOW
     late = hub.watch(m.JobStatus("job"))
     hub.finish(WatchEnd.JOB_ENDED)
-    assert len(list(iter(late.take, None))) == KEPT_EVENTS + 1
+    assert len(list(iter(late.take, None))) == KEPT_OF_A_KIND + 2, "and the status, and the first one of its attempt"
+
+
+def test_a_watcher_that_comes_hours_later_gets_the_takeover_in_order() -> None:
+    hub = WatchHub()
+    takeover = [m.JobEvent(m.JobEventKind.LEADER_GRANTED), m.JobEvent(m.JobEventKind.JOB_RECOVERED)]
+    often = [m.JobEvent(m.JobEventKind.CHECKPOINT_COMPLETED, checkpoint_id=n) for n in range(10_000)]
+    for event in (*takeover, *often):
+        hub.event(event)
+    watcher = hub.watch(m.JobStatus("job"))
+    hub.finish(WatchEnd.JOB_ENDED)
+    updates = [update.update.update for update in iter(watcher.take, None)]
+    assert updates[1:] == [*takeover, often[0], *often[-KEPT_OF_A_KIND:]]
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_proto import messages as m
 from lockgate_web import clients, dashboard
 from lockgate_web.endpoints import API, Endpoint, endpoints
@@ -17,7 +18,8 @@ from lockgate_web.schemas import SCHEMAS
 from lockgate import shapes
 from lockgate.client import Client
 from tests.http_client import ask
-from tests.integration.coordinator.conftest import SECRET, NewCoordinator
+from tests.integration.coordinator.conftest import SECRET, NewCoordinator, abort_one, poll
+from tests.integration.coordinator.fake_task_manager import FakeFleet
 from tests.integration.web.conftest import KEY, Events, Site
 
 pytestmark = pytest.mark.integration
@@ -100,6 +102,64 @@ def test_the_subtasks_of_a_checkpoint_are_listed(busy: Site) -> None:
     assert busy.get(f"{path}/999999").json["subtasks"] == []
     assert (busy.get(f"{path}/one").status, busy.get(f"{path}/one").error) == (400, "'one' is no id of a checkpoint")
     assert busy.get(f"{API}/jobs/none/checkpoints/1").status == 404
+
+
+def test_the_history_of_checkpoints_is_that_of_the_command_line(busy: Site, fleet: FakeFleet) -> None:
+    assert busy.task_manager is not None
+    aborted = abort_one(fleet, busy.task_manager, busy.api, "no space is left")
+    busy.api.until(KEY, lambda status: newest(status) > aborted)
+    path = f"{API}/jobs/{KEY}/checkpoints"
+    answer = busy.get(f"{path}/history").json
+    history = next(endpoint for endpoint in TABLE if endpoint.path.endswith("/history"))
+    check(history.answer, answer)
+    found = {each["id"]: each for each in answer}
+    assert list(found) == sorted(found, reverse=True)
+    assert (found[aborted]["outcome"], found[aborted]["reason"]) == ("aborted", "storage_declined")
+    assert found[aborted]["text"].endswith("declined it: no space is left")
+    assert (found[1]["outcome"], found[1]["retained"], found[1]["subtasks"]) == ("completed", False, 2)
+    with Client([busy.leader.address], credentials=SECRET) as client:
+        assert shapes.outcome_json(client.checkpoint_history(KEY)[-1]) == answer[-1]
+    plain = busy.get(path).json
+    assert plain
+    assert all("outcome" not in each for each in plain)
+    assert {each["id"] for each in plain}.isdisjoint({1, aborted})
+    assert busy.get(f"{API}/jobs/none/checkpoints/history").status == 404
+
+
+def test_an_ended_job_still_says_what_became_of_its_checkpoints(busy: Site) -> None:
+    busy.api.until(KEY, lambda status: newest(status) > 2)
+    busy.api("Cancel", m.CancelRequest(KEY))
+    busy.api.state(KEY, m.JobState.CANCELED)
+    found = busy.get(f"{API}/jobs/{KEY}/checkpoints/history").json
+    assert found[-1]["id"] == 1
+    assert not any(each["retained"] for each in found)
+    assert busy.get(f"{API}/jobs/{KEY}/checkpoints").json == []
+
+
+def test_the_leaders_are_named(busy: Site) -> None:
+    poll(lambda: busy.get(f"{API}/cluster").json["leaders"])
+    (leader,) = busy.get(f"{API}/cluster").json["leaders"]
+    assert (leader["token"], leader["address"], leader["ended_unix_us"]) == (1, busy.leader.address, None)
+
+
+def test_the_overview_asks_for_no_subtasks_and_counts_them(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[object] = []
+    views = ExecutionGraph.views
+
+    def noting(graph: ExecutionGraph) -> tuple[m.SubtaskStatusView, ...]:
+        built.append(graph)
+        return views(graph)
+
+    term = busy.leader.dispatcher.term
+    assert term is not None
+    monkeypatch.setattr(term.jobs[KEY].hub, "_watchers", [])  # nor does anyone watch
+    monkeypatch.setattr(ExecutionGraph, "views", noting)
+    (job,) = busy.get(f"{API}/overview").json["jobs"]
+    assert job["subtasks"] == 2
+    assert busy.get(f"{API}/jobs").json
+    assert built == []
+    assert len(busy.get(f"{API}/jobs/{KEY}").json["subtasks"]) == 2
+    assert built
 
 
 def test_the_graph_is_drawn(busy: Site) -> None:

@@ -13,8 +13,16 @@ from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
 
 from tests.chromium import until
-from tests.integration.coordinator.conftest import SECRET, NewCoordinator, NewTaskManager, graph, leading, poll
-from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+from tests.integration.coordinator.conftest import (
+    SECRET,
+    NewCoordinator,
+    NewTaskManager,
+    abort_one,
+    graph,
+    leading,
+    poll,
+)
+from tests.integration.coordinator.fake_task_manager import FakeFleet, FakeTaskManager
 from tests.integration.coordinator.test_coordinator_failover import crash
 from tests.integration.web.conftest import KEY, Site
 
@@ -209,6 +217,78 @@ def test_a_click_on_a_checkpoint_shows_its_subtasks(shown: Site, browser: Any) -
     assert Axe().run(browser)["violations"] == []
     browser.execute_script("document.getElementById('close-parts').click()")
     until(browser, f"!{rows}.length || document.querySelector('section[hidden]')")
+
+
+_ROWS = (
+    "[...document.querySelectorAll('table[aria-label=\"Checkpoints and savepoints\"] tbody tr')]"
+    ".map(row => [...row.cells].map(each => each.textContent).join('|'))"
+)
+
+
+def test_aborted_and_subsumed_checkpoints_stay_listed_after_another_part_and_a_reload(
+    shown: Site, fleet: FakeFleet, browser: Any
+) -> None:
+    assert shown.task_manager is not None
+    aborted = abort_one(fleet, shown.task_manager, shown.api, f"no space is left {_NAME}")
+    shown.api.until(KEY, lambda status: status.checkpoints_completed > 3)
+    fleet.acknowledging = False  # what is there now stays on the first page of the list
+    signs = f"each.startsWith('{aborted}|') && ['aborted', 'no space'].every(some => each.includes(some))"
+    reason = f"{_ROWS}.some(each => {signs})"
+    subsumed = f"{_ROWS}.some(each => each.startsWith('1|') && each.includes('subsumed'))"
+    retained = f"{_ROWS}.filter(each => each.includes('|retained|')).length === 1"
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#checkpoints")
+    for _ in range(2):
+        for sign in (reason, subsumed, retained, "document.querySelector('rect.bar.marked')"):
+            until(browser, sign)
+        assert browser.execute_script("return document.querySelectorAll('main img').length") == 0
+        assert Axe().run(browser)["violations"] == []
+        browser.execute_script("location.hash = 'failovers'")
+        until(browser, "document.getElementById('tab-failovers').getAttribute('aria-current') === 'page'")
+        browser.execute_script(
+            "window.asked = 0; window.fetch = () => { window.asked++; return new Promise(() => {}); }"
+        )
+        browser.execute_script("location.hash = 'checkpoints'")
+        for sign in (reason, subsumed):
+            until(browser, sign)
+        assert browser.execute_script("return window.asked") > 0, "the page has kept it: nothing is answered"
+        browser.refresh()
+    assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+
+
+def test_a_page_keeps_what_it_has_seen_under_the_leader_before(
+    shown: Site, fleet: FakeFleet, browser: Any, new_coordinator: NewCoordinator
+) -> None:
+    """And lists nothing twice."""
+    standby = new_coordinator(web=Dashboard, dashboard="127.0.0.1:0")
+    assert shown.task_manager is not None
+    aborted = abort_one(fleet, shown.task_manager, shown.api, "no space is left")
+    ids = f"{_ROWS}.map(each => each.split('|')[0])"
+    browser.get(f"{standby.dashboard}/jobs/{KEY}#checkpoints")
+    until(browser, f"{ids}.includes('{aborted}')")
+    crash(shown.leader)
+    shown.leader.stop()
+    shown.task_manager.running = []
+    shown.task_manager.connect(leading(standby).address)
+    until(browser, "document.getElementById('main').textContent.includes('token 2')")
+    newest = browser.execute_script(f"return {ids}[0]")
+    until(browser, f"Number({ids}[0]) > {newest} + 2")
+    fleet.acknowledging = False  # pages of the list stay as they are
+    until(browser, f"{_ROWS}.filter(each => each.includes('|retained|')).length === 1")
+    found = browser.execute_script(f"return {ids}")
+    while browser.execute_script("const next = document.getElementById('list-after'); return next && !next.disabled"):
+        browser.execute_script("document.getElementById('list-after').click()")
+        found += browser.execute_script(f"return {ids}")
+    assert str(aborted) in found
+    assert len(found) == len(set(found))
+    assert found == sorted(found, key=int, reverse=True)
+    browser.execute_script("location.hash = 'failovers'")
+    leaders = (
+        "[...document.querySelectorAll('table[aria-label=Leaders] tbody tr')].map(each => each.cells[0].textContent)"
+    )
+    until(browser, f"{leaders}.join() === '2,1'")
+    browser.get(standby.dashboard)
+    until(browser, f"{leaders}.join() === '2,1'")
+    assert Axe().run(browser)["violations"] == []
 
 
 def test_a_savepoint_is_taken_on_the_page_of_checkpoints(shown: Site, browser: Any) -> None:

@@ -19,7 +19,8 @@ class _Cluster:
         self.is_there = is_there
         self.calls = 0
 
-    def jobs(self) -> Any:
+    def jobs(self, *, with_subtasks: bool) -> Any:
+        assert not with_subtasks
         self.calls += 1
         if not self.is_there:
             raise ClusterUnreachable("there is no leader")

@@ -63,14 +63,14 @@ export function sparkline(values, label, width = 110, height = 26) {
     s("polygon", { class: "area", points: area }), s("polyline", { class: "spark", points: line }));
 }
 
-// points: [text, value] from old to new.
+// points: [text, value, mark] from old to new; those with a mark look different.
 export function plot(title, points, format, width = 360, height = 130) {
   const top = Math.max(...points.map(([, value]) => value), 1);
   const step = (width - 70) / Math.max(points.length, 1);
-  const bars = points.map(([text, value], at) => {
+  const bars = points.map(([text, value, mark], at) => {
     const tall = Math.max(1, (value / top) * (height - 40));
-    return s("rect", { class: "bar", x: 60 + at * step, y: height - 18 - tall, width: Math.max(1, step - 2), height: tall },
-      s("title", {}, `${text}: ${format(value)}`));
+    return s("rect", { class: mark ? "bar marked" : "bar", x: 60 + at * step, y: height - 18 - tall, width: Math.max(1, step - 2), height: tall },
+      s("title", {}, `${text}: ${format(value)}${mark ? `, ${mark}` : ""}`));
   });
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
     "aria-label": `${title}: at most ${format(top)}, last ${points.length ? format(points.at(-1)[1]) : "none"}` },

@@ -46,12 +46,12 @@ export function tile(label, value, ...notes) {
     notes.map((note) => h("div", { class: "note" }, note)));
 }
 
-// Null where one page is enough. texts: of the buttons; turn(offset): shows another page.
-export function pager(texts, offset, step, total, turn) {
+// Null where one page is enough. texts: of the buttons; turn(offset): shows another page; name: begins the buttons' ids.
+export function pager(texts, offset, step, total, turn, name = "") {
   const button = (id, text, isOff, to) => h("button", { class: "plain", id, disabled: isOff, onclick: () => turn(to) }, text);
-  return total > step ? h("div", { class: "pager" }, button("before", texts[0], !offset, Math.max(0, offset - step)),
+  return total > step ? h("div", { class: "pager" }, button(`${name}before`, texts[0], !offset, Math.max(0, offset - step)),
     h("span", {}, `${offset + 1} to ${Math.min(offset + step, total)} of ${total}`),
-    button("after", texts[1], offset + step >= total, offset + step)) : null;
+    button(`${name}after`, texts[1], offset + step >= total, offset + step)) : null;
 }
 
 export function table(caption, columns, rows, empty) {

@@ -1,6 +1,7 @@
-// Takeovers with their steps, as `lockgate drill` prints them, and everything that happened.
+// Leaders, takeovers with their steps, as `lockgate drill` prints them, and everything that happened.
 import { course, timeline } from "./charts.js";
 import { h, show, table } from "./dom.js";
+import { leadersTable } from "./leaders.js";
 import { clock, rate, words } from "./format.js";
 
 const LEADER = [["LEADER_LOSS_DETECTED", "loss detected"], ["LEADER_GRANTED", "leadership granted"], ["JOB_RECOVERED", "job recovered"],
@@ -8,14 +9,17 @@ const LEADER = [["LEADER_LOSS_DETECTED", "loss detected"], ["LEADER_GRANTED", "l
 const CAUSES = ["ATTEMPT_FAILED", "TASK_MANAGER_LOST", "TASK_MANAGER_LEFT", "SUBTASK_MOVED"];
 const QUIET = ["CHECKPOINT_COMPLETED"];
 const ROWS = 200;
+const MOST_SHOWN = 20; // takeovers, and of events that come often: aborted checkpoints have a page of their own
+const DRAW_MS = 100;
 const [BEFORE, AFTER] = [15, 30]; // seconds around a failover
 
 export function failoversPart(place, model) {
   const found = h("div", {});
+  const leaders = h("section", { class: "card", hidden: true });
   const tell = h("section", { class: "card" }, h("h2", {}, "Story"),
     h("p", { class: "small dim" }, "What the state machines of every process did, each event below its cause."),
     h("button", { class: "plain", id: "story", onclick: story }, "Tell the story"));
-  show(place, found, tell);
+  show(place, found, leaders, tell);
 
   async function story() {
     try {
@@ -39,12 +43,15 @@ export function failoversPart(place, model) {
   let last = 0; // when the newest of them began, in microseconds
 
   function draw() {
-    const { takeovers, restarts } = timelines(model.events);
+    const events = model.events.all();
+    const { takeovers, restarts } = timelines(events);
     last = Math.max(0, ...takeovers.concat(restarts).map(({ at }) => at));
-    const rows = model.events.filter((event) => !QUIET.includes(event.kind)).slice(-ROWS).reverse().map((event) =>
+    const aborted = events.filter(({ kind }) => kind === "CHECKPOINT_ABORTED");
+    const left = new Set(aborted.slice(0, -MOST_SHOWN));
+    const rows = events.filter((event) => !QUIET.includes(event.kind) && !left.has(event)).slice(-ROWS).reverse().map((event) =>
       [clock(event.unix_us), words(event.kind), String(event.attempt || "-"), String(event.token || "-"), event.text.slice(0, 400)]);
     show(found,
-      h("section", { class: "card" }, h("h2", {}, "Leaders"),
+      h("section", { class: "card" }, h("h2", {}, "Takeovers"),
         takeovers.length ? takeovers.map(({ token, at, steps }) => h("div", {},
           h("p", {}, `Token ${token} at ${clock(at)} UTC`), timeline(`takeover with token ${token}`, steps), rates(at)))
           : h("p", { class: "dim" }, "The leader has not changed since it began with this job.")),
@@ -54,24 +61,45 @@ export function failoversPart(place, model) {
         table("Events", [["UTC", "nowrap"], ["What", ""], ["Attempt", "right hide"], ["Token", "right hide"], ["", "small dim"]], rows, "None yet.")));
   }
 
+  let asked = -Infinity;
+  let known = 0; // the newest token of the leaders that are shown
+
+  // The cluster's, also those before the job; a new one is recorded about a second after it leads.
+  async function askLeaders() {
+    if (model.status.token <= known || performance.now() - asked < 2000) return;
+    asked = performance.now();
+    const cluster = await model.connection.get("/api/v1/cluster").catch(() => ({ leaders: [] }));
+    if (!cluster.leaders?.length) return; // not recorded yet, or not known to an older coordinator
+    known = cluster.leaders.at(-1).token;
+    leaders.hidden = false;
+    show(leaders, h("h2", {}, "Leaders of the cluster"), leadersTable(cluster.leaders));
+  }
+
+  let isDue = false;
+  const drawSoon = () => { // many events come at once
+    if (isDue) return;
+    isDue = true;
+    setTimeout(() => { isDue = false; draw(); }, DRAW_MS);
+  };
+
   draw();
   let newest = 0; // token whose first checkpoint is shown
   return {
     reads: draw,
     status() {
       if (Date.now() - last / 1000 < (AFTER + 2) * 1000) draw();
+      askLeaders();
     },
     event(event) {
       if (QUIET.includes(event.kind) && event.token === newest) return;
       if (QUIET.includes(event.kind)) newest = event.token;
-      draw();
+      drawSoon();
     },
   };
 }
 
-// The steps of each change of the leader, and of each restart under one leader.
-function timelines(events) {
-  const known = [...events].sort((left, right) => left.unix_us - right.unix_us);
+// The steps of each change of the leader, and of each restart under one leader. known: from old to new.
+function timelines(known) {
   const after = (from, kinds, fits) => {
     const steps = [];
     for (const [kind, text] of kinds) {
@@ -82,7 +110,7 @@ function timelines(events) {
     const first = from ?? steps[0]?.[1];
     return { at: first, steps: steps.map(([text, at]) => [text, (at - first) / 1000]) };
   };
-  const tokens = [...new Set(known.filter((event) => event.kind === "LEADER_GRANTED").map((event) => event.token))];
+  const tokens = [...new Set(known.filter((event) => event.kind === "LEADER_GRANTED").map((event) => event.token))].slice(-MOST_SHOWN);
   const takeovers = tokens.map((token) => ({ token, ...after(null, LEADER, (event) => event.token === token) }))
     .filter(({ steps }) => steps.length > 1);
   const restarts = known.filter((event) => CAUSES.includes(event.kind)).slice(-10).map((cause) => ({

@@ -6,10 +6,10 @@ import { h, show, tile } from "./dom.js";
 import { failoversPart } from "./failovers.js";
 import { ENDED, ago, backlog, count, look, millis, moment, rate, size, words } from "./format.js";
 import { graphPart } from "./graph.js";
+import { CheckpointLog, EventLog } from "./history.js";
 
 const PARTS = { graph: ["Graph", graphPart], checkpoints: ["Checkpoints", checkpointsPart],
   failovers: ["Failovers", failoversPart], actions: ["Actions", actionsPart] };
-const MOST_EVENTS = 1000; // a coordinator keeps as many, and sends them again after the stream was lost
 
 // What the parts of the page share. on: called with each status, event and change of part.
 export class JobModel {
@@ -18,13 +18,14 @@ export class JobModel {
     this.connection = connection;
     this.path = `/api/v1/jobs/${encodeURIComponent(key)}`;
     this.status = null;
-    this.events = [];
-    this.heard = new Set(); // what is in events, as text
+    this.events = new EventLog();
+    this.checkpoints = new CheckpointLog(() => connection.get(`${this.path}/checkpoints/history`));
     this.rates = new Rates();
   }
 
   take(status) {
     this.status = status;
+    if (!ENDED.includes(status.state)) this.checkpoints.last(status.last_checkpoint);
     this.rates.add("", status.records_read ?? 0);
     for (const vertex of status.vertices) {
       this.rates.add(`in ${vertex.id}`, vertex.records_in);
@@ -34,12 +35,9 @@ export class JobModel {
 
   // True for one that is new.
   hear(event) {
-    const text = JSON.stringify(event);
-    if (this.heard.has(text)) return false;
-    this.heard.add(text);
-    this.events.push(event);
-    if (this.events.length > MOST_EVENTS) this.heard.delete(JSON.stringify(this.events.shift()));
-    return true;
+    const isNew = this.events.add(event);
+    if (isNew) this.checkpoints.hear(event);
+    return isNew;
   }
 }
 
@@ -63,6 +61,7 @@ export function jobPage(place, connection, key, signal) {
     show(tabs, Object.entries(PARTS).map(([id, [text]]) =>
       h("a", { href: `#${id}`, id: `tab-${id}`, "aria-current": id === name ? "page" : null }, text)));
     show(body);
+    model.checkpoints.show(null);
     part = PARTS[name][1](body, model);
     if (model.status) part.status?.();
   };

@@ -2,6 +2,7 @@
 import { Rates, sparkline } from "./charts.js";
 import { h, pager, show, table, tile } from "./dom.js";
 import { ENDED, ago, backlog, count, look, millis, rate, size, words } from "./format.js";
+import { leadersTable } from "./leaders.js";
 
 const SHOWN = 100;
 const rates = new Rates();
@@ -88,6 +89,7 @@ function processes(cluster) {
   return [
     h("section", { class: "card" }, h("h2", {}, "Coordinators"),
       table("Coordinators", [["Id", ""], ["Address", "hide"], ["Process", "right hide"], ["Role", ""], ["Dashboard", ""]], coordinators, "none")),
+    cluster.leaders?.length > 1 ? h("section", { class: "card" }, h("h2", {}, "Leaders so far"), leadersTable(cluster.leaders)) : null,
     h("section", { class: "card" }, h("h2", {}, "Task managers"),
       table("Task managers", [["Id", ""], ["Address", "hide"], ["Process", "right hide"], ["Slots", "right"], ["Free", "right"]], managers, "none")),
   ];

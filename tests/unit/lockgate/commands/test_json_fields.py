@@ -27,7 +27,9 @@ CLUSTER = m.ClusterStatus(
     m.LeaderRecord(1, "h:1", "0x1", 7),
     (m.TaskManagerStatus("tm", "h:2", 8, 2, 1),),
     (m.CoordinatorStatus("c", "h:1", 7, True),),
+    leaders=(m.LeadershipRecord(1, "c", "h:1", 7),),
 )
+OUTCOME = m.CheckpointOutcome(CHECKPOINT, m.AbortReason.ABORT_EXPIRED, "late", 1, 2, 3)
 
 
 def fields(value: Any) -> Iterator[str]:
@@ -49,11 +51,22 @@ def test_every_field_is_documented() -> None:
         dict.fromkeys(shapes.status_json(CLUSTER, [STATUS])),
         shapes.status_json(CLUSTER, ())["task_managers"],
         shapes.status_json(CLUSTER, ())["coordinators"],
+        shapes.status_json(CLUSTER, ())["leaders"],
+        shapes.outcome_json(OUTCOME),
         shapes.leader_json(m.LeaderRecord()),
         shapes.event_json(m.JobEvent(m.JobEventKind.FIRST_RECORD)),
     ]
     documented = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
     assert set(fields(shown)) - documented == set()
+
+
+def test_the_shape_of_an_aborted_checkpoint_and_of_one_of_an_earlier_leader() -> None:
+    found = shapes.outcome_json(OUTCOME)
+    assert (found["outcome"], found["reason"], found["text"], found["state"]) == ("aborted", "expired", "late", "")
+    assert (found["attempt"], found["acknowledged"], found["subtasks"], found["retained"]) == (1, 2, 3, False)
+    found = shapes.outcome_json(m.CheckpointOutcome(CHECKPOINT, retained=True))
+    assert (found["outcome"], found["reason"], found["text"], found["state"]) == ("completed", None, "", "full")
+    assert (found["attempt"], found["acknowledged"], found["subtasks"], found["retained"]) == (None, None, None, True)
 
 
 def test_the_shape_of_a_submission_and_of_a_rescaled_job() -> None:

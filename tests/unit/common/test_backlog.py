@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_common.backlog import Backlog, job_backlog, vertex_backlogs
 from lockgate_proto import messages as m
-
-from lockgate.backlog import Backlog, job_backlog, vertex_backlogs
 
 
 def _load(records: int | None = None, size: int | None = None, splits: int | None = None) -> m.SubtaskLoad:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lockgate_proto.messages import EdgeView, JobBacklog, JobStatus, Partitioning, SubtaskLoad, SubtaskStatusView
+
 from lockgate_common.amounts import counted, size_text
-from lockgate_proto.messages import EdgeView, JobStatus, Partitioning, SubtaskLoad, SubtaskStatusView
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,10 @@ class Backlog:
             load.backlog_bytes if load.has_backlog_bytes else None,
             load.backlog_splits if load.has_backlog_splits else None,
         )
+
+    def message(self) -> JobBacklog:
+        """For clients that do not get the subtasks."""
+        return JobBacklog(self.records, self.bytes, self.splits)
 
     @property
     def is_known(self) -> bool:
@@ -48,22 +53,24 @@ def vertex_backlogs(subtasks: Iterable[SubtaskStatusView]) -> dict[str, Backlog]
     """By vertex id, where known. A figure that one subtask does not have is none of its vertex: the sum would be too
     low.
     """
-    found: dict[str, list[Backlog]] = {}
-    for subtask in subtasks:
-        backlog = _UNKNOWN if subtask.load is None else Backlog.of(subtask.load)
-        found.setdefault(subtask.vertex_id, []).append(backlog)
-    sums = {vertex: _sum(backlogs) for vertex, backlogs in found.items()}
+    sums = {vertex: _sum(loads) for vertex, loads in _by_vertex(subtasks).items()}
     return {vertex: backlog for vertex, backlog in sums.items() if backlog.is_known}
 
 
 def job_backlog(status: JobStatus) -> Backlog:
     """Of all its sources together; unknown while one of them has no figure at all."""
+    if status.backlog is not None:
+        return Backlog(status.backlog.records, status.backlog.size_bytes, status.backlog.splits)
     entered = {edge.target for edge in forward_edges(status)}
-    sources = {subtask.vertex_id for subtask in status.subtasks} - entered
-    found = vertex_backlogs(subtask for subtask in status.subtasks if subtask.vertex_id in sources)
-    if found.keys() != sources:
+    loads = _by_vertex(status.subtasks)
+    return sources_backlog(found for vertex, found in loads.items() if vertex not in entered)
+
+
+def sources_backlog(loads: Iterable[Sequence[SubtaskLoad | None]]) -> Backlog:
+    """The same, out of what the subtasks of each source have reported."""
+    values = [_sum(found) for found in loads]
+    if not all(backlog.is_known for backlog in values):
         return _UNKNOWN
-    values = found.values()
     return Backlog(
         _sum_of_known([backlog.records for backlog in values]),
         _sum_of_known([backlog.bytes for backlog in values]),
@@ -76,7 +83,15 @@ def forward_edges(status: JobStatus) -> list[EdgeView]:
     return [edge for edge in status.edges if edge.partitioning is not Partitioning.FEEDBACK]
 
 
-def _sum(backlogs: Sequence[Backlog]) -> Backlog:
+def _by_vertex(subtasks: Iterable[SubtaskStatusView]) -> dict[str, list[SubtaskLoad | None]]:
+    found: dict[str, list[SubtaskLoad | None]] = {}
+    for subtask in subtasks:
+        found.setdefault(subtask.vertex_id, []).append(subtask.load)
+    return found
+
+
+def _sum(loads: Sequence[SubtaskLoad | None]) -> Backlog:
+    backlogs = [_UNKNOWN if load is None else Backlog.of(load) for load in loads]
     return Backlog(
         _sum_if_all([backlog.records for backlog in backlogs]),
         _sum_if_all([backlog.bytes for backlog in backlogs]),
