@@ -63,7 +63,7 @@ class Granted:
             case "GetCluster":
                 return m.GetClusterRequest()
             case "List":
-                return m.ListRequest()
+                return m.ListRequest(without_subtasks=True)
             case "Submit":
                 return self._submission(self._key())
             case "Cancel":

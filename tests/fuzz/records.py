@@ -56,6 +56,7 @@ def _zookeeper(how: str, protection: Protection) -> Iterator[Target]:
         paths.checkpoints("k"): b"",
         paths.checkpoint("k", 3): encode(_CHECKPOINT),
         paths.result("k"): encode(m.JobResult("k", "r1", outcome="FINISHED", ended_unix_ms=9)),
+        paths.leaders: encode(m.LeaderHistory((m.LeadershipRecord(2, "c0", "a:7070", 5, 6),))),
         paths.leader: encode(leader),
         contender: encode(leader),
     }
@@ -68,7 +69,7 @@ def _zookeeper(how: str, protection: Protection) -> Iterator[Target]:
         for call in (records.found, records.attempt, records.restart_point, records.deaths, records.result):
             call("k")
         records.require_whole("k")
-        for record in (*records.jobs(), *records.results()):
+        for record in (*records.jobs(), *records.results(), *records.leaders()):
             to_json(record)
 
     def look() -> None:

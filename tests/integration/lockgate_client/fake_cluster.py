@@ -203,7 +203,13 @@ class FakeCoordinator:
         self._job(request.job_key, context)
         found = (checkpoint(7), checkpoint(6), checkpoint(5, m.CheckpointKind.SAVEPOINT))
         source = m.SourceOffsets("read", 0, (m.SplitState("a.txt", 40, 90), m.SplitState("b.txt", 7, -1)))
-        return m.ListCheckpointsResponse(found, (m.CheckpointOffsets(7, (source,)),) if request.offsets else ())
+        offsets = (m.CheckpointOffsets(7, (source,)),)
+        late = m.CompletedCheckpoint(8, kind=m.CheckpointKind.CHECKPOINT, size_bytes=10, duration_ms=60_000)
+        expired = m.CheckpointOutcome(late, m.AbortReason.ABORT_EXPIRED, "not acknowledged in time by count-1", 2, 3, 4)
+        others = (m.CheckpointOutcome(found[0], attempt=2, acknowledged=4, subtasks=4, retained=True),)
+        others += (m.CheckpointOutcome(checkpoint(4), attempt=1, acknowledged=4, subtasks=4),)
+        history = (expired, *others, m.CheckpointOutcome(checkpoint(3, m.CheckpointKind.SAVEPOINT)))
+        return m.ListCheckpointsResponse(found, offsets * request.offsets, history * request.history)
 
     def QueryState(self, request: m.QueryStateRequest, context: grpc.ServicerContext) -> m.QueryStateResponse:
         self._enter("QueryState", context)

@@ -466,6 +466,27 @@ def test_query_shows_the_checkpoint_and_each_key(cluster: Cluster, capsys: pytes
     assert json.loads(capsys.readouterr().out) == {"checkpoint": 5, "values": [found]}
 
 
+def test_the_history_of_checkpoints_says_what_became_of_each(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.jobs["k"] = (m.JobGraph(), status("k", m.JobState.RUNNING))
+    assert run(["checkpoints", "k", "--history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["8", "checkpoint", "aborted"],
+        ["7", "checkpoint", "retained"],
+        ["4", "checkpoint", "subsumed"],
+        ["3", "savepoint", "disposed"],
+    ]
+    assert lines[1].endswith("3 of 4  not acknowledged in time by count-1")
+    assert run(["checkpoints", "k", "--history", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["outcome"] for each in found] == ["aborted", "completed", "completed", "completed"]
+    assert (found[0]["reason"], found[1]["retained"], found[2]["retained"]) == ("expired", True, False)
+    assert run(["checkpoints", "k", "--history", "--offsets"]) == 2
+    assert "choose one of --offsets and --history" in capsys.readouterr().err
+
+
 def test_checkpoints_show_where_their_barriers_were_injected(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,6 +255,27 @@ def test_aborted_and_subsumed_checkpoints_stay_listed_after_another_part_and_a_r
     assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
 
 
+def test_hours_of_checkpoints_push_no_takeover_out_of_an_open_page(shown: Site, browser: Any) -> None:
+    """The page's own store of events, with its own code."""
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    found = browser.execute_async_script(
+        """
+        const done = arguments[0];
+        import('/static/history.js').then(({ EventLog }) => {
+          const log = new EventLog();
+          const at = (kind, unix_us, attempt = 0) => ({ kind, unix_us, attempt, token: 2 });
+          log.add(at('LEADER_GRANTED', 1));
+          for (let n = 2; n < 9000; n++) log.add(at('CHECKPOINT_COMPLETED', n, 5));
+          const again = log.add(at('LEADER_GRANTED', 1));
+          log.add(at('CHECKPOINT_ABORTED', 5000, 5));
+          const times = log.all().map(each => each.unix_us);
+          done([again, times.length, log.heard.size, times.slice(0, 2), times.at(-1)]);
+        });
+        """
+    )
+    assert found == [False, 403, 403, [1, 2], 8999]
+
+
 def test_a_page_keeps_what_it_has_seen_under_the_leader_before(
     shown: Site, fleet: FakeFleet, browser: Any, new_coordinator: NewCoordinator
 ) -> None:
