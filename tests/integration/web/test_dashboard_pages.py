@@ -286,6 +286,7 @@ def test_a_page_keeps_what_it_has_seen_under_the_leader_before(
     ids = f"{_ROWS}.map(each => each.split('|')[0])"
     browser.get(f"{standby.dashboard}/jobs/{KEY}#checkpoints")
     until(browser, f"{ids}.includes('{aborted}')")
+    poll(lambda: shown.get("/api/v1/cluster").json["leaders"])
     crash(shown.leader)
     shown.leader.stop()
     shown.task_manager.running = []

@@ -65,9 +65,9 @@ export function checkpointsPart(place, model) {
       [h("span", { class: `state ${look}` }, outcome), each.text ? h("div", { class: "small dim reason" }, each.text.slice(0, 400)) : null],
       h("span", { title: moment(each.triggered_unix_ms) }, clock(each.triggered_unix_ms * 1000).slice(0, 8)),
       millis(each.duration_ms), size(each.size_bytes), each.written_bytes ? size(each.written_bytes) : "-",
-      `${each.longest_alignment_ms} ms`, `${each.longest_sync_ms.toFixed(1)} ms`, each.subtasks ? `${each.acknowledged} of ${each.subtasks}` : "-",
+      `${each.longest_alignment_ms} ms`, `${each.longest_sync_ms.toFixed(1)} ms`, each.subtasks ? `${each.acknowledged} of ${each.subtasks}` : "-", each.state || "-",
       each.kind === "savepoint" && each.retained
-        ? h("button", { class: "danger", id: `dispose-${each.id}`, disabled: !may, onclick: () => dispose(each) }, "Dispose") : each.state];
+        ? h("button", { class: "danger", id: `dispose-${each.id}`, disabled: !may, onclick: () => dispose(each) }, "Dispose") : ""];
   }
 
   function draw() {
@@ -83,7 +83,7 @@ export function checkpointsPart(place, model) {
     const savepoints = all.filter((each) => each.kind === "savepoint" && each.retained);
     const take = h("button", { id: "take-savepoint", disabled: !may || hasEnded(), onclick: savepoint }, "Take a savepoint ...");
     const columns = [["Id", "right"], ["Kind", "hide"], ["Outcome", ""], ["UTC", ""], ["Took", "right"], ["Size", "right"], ["Written", "right hide"],
-      ["Alignment", "right hide"], ["Sync", "right hide"], ["Acknowledged", "right hide"], ["", ""]];
+      ["Alignment", "right hide"], ["Sync", "right hide"], ["Acknowledged", "right hide"], ["State", "hide"], ["", ""]];
     show(list, h("h2", {}, CAPTION), h("p", {}, take), table(CAPTION, columns, rows, "No checkpoint yet."),
       pager(["Newer", "Older"], from, ROWS, all.length, (to) => { from = to; draw(); }, "list-"),
       h("p", { class: "small dim" }, "As far as the present leader, or this page, has seen it."),
@@ -106,6 +106,6 @@ export function checkpointsPart(place, model) {
 // A look, and a word.
 function outcomeOf(each) {
   if (each.outcome === "aborted") return ["bad", "aborted"];
-  if (each.retained) return ["good", "retained"];
+  if (each.retained ?? true) return ["good", each.retained ? "retained" : "completed"]; // null: not known yet
   return ["off", each.kind === "savepoint" ? "disposed of" : "subsumed"];
 }

@@ -11,6 +11,7 @@ const QUIET = ["CHECKPOINT_COMPLETED"];
 const ROWS = 200;
 const MOST_SHOWN = 20; // takeovers, and of events that come often: aborted checkpoints have a page of their own
 const DRAW_MS = 100;
+const ASK_MS = 2000;
 const [BEFORE, AFTER] = [15, 30]; // seconds around a failover
 
 export function failoversPart(place, model) {
@@ -19,7 +20,7 @@ export function failoversPart(place, model) {
   const tell = h("section", { class: "card" }, h("h2", {}, "Story"),
     h("p", { class: "small dim" }, "What the state machines of every process did, each event below its cause."),
     h("button", { class: "plain", id: "story", onclick: story }, "Tell the story"));
-  show(place, found, leaders, tell);
+  show(place, leaders, found, tell);
 
   async function story() {
     try {
@@ -61,18 +62,20 @@ export function failoversPart(place, model) {
         table("Events", [["UTC", "nowrap"], ["What", ""], ["Attempt", "right hide"], ["Token", "right hide"], ["", "small dim"]], rows, "None yet.")));
   }
 
-  let asked = -Infinity;
   let known = 0; // the newest token of the leaders that are shown
+  let isAsking = false;
 
   // The cluster's, also those before the job; a new one is recorded about a second after it leads.
   async function askLeaders() {
-    if (model.status.token <= known || performance.now() - asked < 2000) return;
-    asked = performance.now();
+    if (isAsking || !leaders.isConnected || model.status.token <= known) return;
+    isAsking = true;
     const cluster = await model.connection.get("/api/v1/cluster").catch(() => ({ leaders: [] }));
-    if (!cluster.leaders?.length) return; // not recorded yet, or not known to an older coordinator
-    known = cluster.leaders.at(-1).token;
-    leaders.hidden = false;
-    show(leaders, h("h2", {}, "Leaders of the cluster"), leadersTable(cluster.leaders));
+    if (cluster.leaders?.length) {
+      known = cluster.leaders.at(-1).token;
+      leaders.hidden = false;
+      show(leaders, h("h2", {}, "Leaders of the cluster"), leadersTable(cluster.leaders));
+    }
+    setTimeout(() => { isAsking = false; askLeaders(); }, ASK_MS);
   }
 
   let isDue = false;

@@ -57,11 +57,11 @@ export class CheckpointLog {
     if (OUTCOMES.includes(kind)) this.want();
   }
 
-  // The last completed one, which is known before the rest.
+  // The last completed one, which is known before the rest. Whether it is retained, the leader says then.
   last(checkpoint) {
     if (!checkpoint || this.rows.has(checkpoint.id)) return;
     const unknown = { reason: null, text: "", attempt: null, acknowledged: null, subtasks: null };
-    this.rows.set(checkpoint.id, { ...checkpoint, ...unknown, outcome: "completed", retained: true });
+    this.rows.set(checkpoint.id, { ...checkpoint, ...unknown, outcome: "completed", retained: null });
     this.onChange?.();
     this.want();
   }
