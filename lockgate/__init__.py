@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lockgate.client import Client, ClientError, JobFailed, JobHandle
     from lockgate.connectors import CustomSink, CustomSource, Transaction
     from lockgate.pipeline import Job, PipelineError, Restart
+    from lockgate.pipeline.counted import CountWindow
     from lockgate.pipeline.csv_options import CSV_OPTIONS
     from lockgate.pipeline.functions import avg, count, max_, min_, sum_
     from lockgate.pipeline.on_error import dead_letter
@@ -27,6 +28,7 @@ __all__ = [
     "CSV_OPTIONS",
     "Client",
     "ClientError",
+    "CountWindow",
     "CustomSink",
     "CustomSource",
     "Job",
@@ -63,6 +65,7 @@ _HOMES = {
     "CustomSink": "lockgate.connectors",
     "CustomSource": "lockgate.connectors",
     "Transaction": "lockgate.connectors",
+    "CountWindow": "lockgate.pipeline.counted",
     "Job": "lockgate.pipeline",
     "ListState": "lockgate.pipeline.processing",
     "MapState": "lockgate.pipeline.processing",

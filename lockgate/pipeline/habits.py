@@ -31,6 +31,8 @@ INSTEAD: dict[str, str] = {
         'event_time("at", out_of_order="5 seconds")',
     ),
     **dict.fromkeys(("dropDuplicates", "dropDuplicatesWithinWatermark", "distinct"), 'key_by("id").deduplicate()'),
+    **dict.fromkeys(("countWindow", "countWindowAll", "count_window"), 'key_by("user").count_window(100)'),
+    **dict.fromkeys(("timeWindow", "windowAll"), 'key_by("user").window(tumbling("5 seconds"))'),
     "join": "key_by(...).interval_join() for two streams; transform(lambda df: df.join(...)) for a table",
     "connect": "with_broadcast(rules) for rules or a model; key_by(...).interval_join() for two streams of events",
     **dict.fromkeys(("unionAll", "unionByName"), "union()"),

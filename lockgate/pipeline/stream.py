@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
 
 from lockgate.pipeline import checks
 from lockgate.pipeline.broadcast import BroadcastStream, with_state_of
+from lockgate.pipeline.counted import CountedStream, count_window
 from lockgate.pipeline.errors import PipelineError
 from lockgate.pipeline.functions import AggregateExpression
 from lockgate.pipeline.on_error import Choice, way
@@ -226,7 +227,7 @@ class Stream(Writable):
     def late(self) -> Stream:
         """Only for the results of windows: raises a PipelineError that says so."""
         raise PipelineError(
-            "late() belongs to the results of windows: results = ....aggregate(...), then results.late()"
+            "late() belongs to the results of windows of event time: results = ....aggregate(...), then results.late()"
         )
 
     def process(self, function: Any, *, schema: Any, on_error: Choice = "fail") -> Stream:
@@ -406,6 +407,19 @@ class KeyedStream(Stream):
         ttl: how long after that, by the wall clock, its key counts as new again. By default every key is kept forever.
         """
         return self._then("deduplicate", Deduplicate(self._keys, _ttl("deduplicate", "ttl", ttl)))
+
+    def count_window(self, size: int, *, every: int | None = None) -> CountedStream[Stream]:
+        """Divides the records of each key into windows by their number: `count_window(100).aggregate(n=count())`.
+
+        size: how many records a window has; every: after every so many records a window of the last `size` ends, and
+        the first ones have fewer; by default each record is in one window. The last, incomplete ones give no result.
+        See docs/event-time.md.
+        """
+
+        def aggregates(given: Mapping[str, AggregateExpression]) -> tuple[Aggregate, ...]:
+            return self._aggregation(given, Window()).aggregates
+
+        return CountedStream(count_window(self._keys, size, every), aggregates, self._then)
 
     def _windowed(self, window: Window) -> WindowedStream[WindowResults]:
         def results(method: str, kind: Any) -> WindowResults:

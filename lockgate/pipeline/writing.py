@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from lockgate_proto.messages import (
     ConsoleSink,
+    CountWindow,
     CumulatingWindow,
     DeltaSink,
     FileFormat,
@@ -182,6 +183,8 @@ class Writable(Tunable):
         for input_ in self._inputs:
             if isinstance(input_.node.kind, KeyedAggregate):
                 return (*input_.node.kind.keys, *_names_of(input_.node.kind.window))
+            if isinstance(input_.node.kind, CountWindow) and input_.node.kind.aggregates:
+                return (*input_.node.kind.keys, "window_end")
         raise PipelineError(
             'write_sql() needs key=: the columns that make a row unique, such as key="word"; '
             'or mode="append", which inserts every row'

@@ -373,7 +373,7 @@ class Operator:
     # Unique in the graph; on restore, state is matched by it.
     id: str = ""
     name: str = ""
-    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | RecordFunction | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | WindowProcess | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
+    kind: FileSource | GeneratorSource | SqlTransform | PythonTransform | EventTime | RecordFunction | KeyedAggregate | KeyedProcess | Deduplicate | IntervalJoin | WindowProcess | CountWindow | FileSink | SqlSink | ConsoleSink | ForeachBatchSink | PythonSource | PythonSink | SocketSource | KafkaSource | KafkaSink | DeltaSink | None = None
     # SKIP and DEAD_LETTER apply to transforms, event time and process functions only.
     on_error: OnError = OnError(0)
     # DEAD_LETTER: the side output that failed records go to; operators of one vertex may share it.
@@ -581,6 +581,24 @@ class WindowProcess:
     function: bytes = b""
     description: str = ""
     # Of the rows that it emits, Spark DDL.
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """First operator of a vertex whose inputs are all HASH on `keys`. After every `every` records of a key, in the order in which they arrive: its last `size` records, or all if there are fewer, are aggregated, or given to a function."""
+
+    keys: tuple[str, ...] = ()
+    # Of records, 1 or more.
+    size: int = 0
+    # Of records, 1 to `size`.
+    every: int = 0
+    # None if there is a function. The results have the keys, `window_start` and `window_end` (BIGINT), and the outputs.
+    aggregates: tuple[Aggregate, ...] = ()
+    # Pickled with pyspark.cloudpickle; empty if there are aggregates. Only from authenticated clients.
+    function: bytes = b""
+    description: str = ""
+    # Of the rows that the function emits, Spark DDL.
     schema: str = ""
 
 

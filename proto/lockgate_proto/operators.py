@@ -54,6 +54,7 @@ KINDS: Mapping[type, OperatorKind] = {
     m.Deduplicate: OperatorKind(Role.KEYED, "Deduplication"),
     m.IntervalJoin: OperatorKind(Role.KEYED, "Join"),
     m.WindowProcess: OperatorKind(Role.KEYED, "Function of windows"),
+    m.CountWindow: OperatorKind(Role.KEYED, "Count window"),
     m.FileSink: OperatorKind(Role.SINK, commits=True, is_exact=True),
     m.SqlSink: OperatorKind(Role.SINK, commits=True, is_exact=True),
     m.PythonSink: OperatorKind(Role.SINK, commits=True, is_exact=True),

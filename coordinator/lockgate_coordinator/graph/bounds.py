@@ -31,6 +31,8 @@ MAX_EDGES = 10_000
 MAX_RETAINED = 1_000
 MAX_FAILURES = 10_000
 MAX_CONSOLE_ROWS = 10_000
+MAX_COUNT = 1_000_000
+"""Records of a count window: a function gets all of them at once."""
 MAX_MULTIPLIER = 1e6
 MAX_FACTOR = 1e6
 LEAST_RATE, MAX_RATE = 1e-6, 1e9
@@ -59,6 +61,8 @@ MOST: Mapping[_Field, float] = {
     (m.CumulatingWindow, "offset_ms"): MAX_DURATION_MS,
     (m.SessionWindow, "gap_ms"): MAX_DURATION_MS,
     (m.Window, "allowed_lateness_ms"): MAX_DURATION_MS,
+    (m.CountWindow, "size"): MAX_COUNT,
+    (m.CountWindow, "every"): MAX_COUNT,
     (m.IntervalJoin, "lower_ms"): MAX_DURATION_MS,
     (m.IntervalJoin, "upper_ms"): MAX_DURATION_MS,
     (m.DeclaredState, "ttl_ms"): MAX_DURATION_MS,

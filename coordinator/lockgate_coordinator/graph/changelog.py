@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.messages import (
     AggregateFunction,
+    CountWindow,
     JobGraph,
     KeyedAggregate,
     Operator,
@@ -65,4 +66,6 @@ def _is_changelog(operator: Operator) -> bool:
 
 def _adds(operator: Operator) -> bool:
     kind = operator.kind
-    return isinstance(kind, KeyedAggregate) and any(aggregate.function in _ADDING for aggregate in kind.aggregates)
+    return isinstance(kind, KeyedAggregate | CountWindow) and any(
+        aggregate.function in _ADDING for aggregate in kind.aggregates
+    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from lockgate_proto.loops import is_feedback, spread_of
 from lockgate_proto.messages import (
+    CountWindow,
     Deduplicate,
     Edge,
     JobGraph,
@@ -155,7 +156,7 @@ def _connection_problems(graph: JobGraph) -> Iterator[str]:
             yield f"Vertex '{vertex.id}' ends with sink '{last.id}', but an edge leaves it; nothing leaves a sink."
         if not is_sink(last) and not outputs:
             yield f"The records of vertex '{vertex.id}' are not used: add a sink or an edge."
-        if isinstance(first.kind, KeyedAggregate | KeyedProcess | WindowProcess | Deduplicate):
+        if isinstance(first.kind, KeyedAggregate | KeyedProcess | WindowProcess | CountWindow | Deduplicate):
             yield from _keyed_input_problems(first, first.kind.keys, inputs)
 
 

@@ -8,6 +8,7 @@ from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.loops import before, behind, is_feedback, loops, spread_of
 from lockgate_proto.messages import (
     CheckpointMode,
+    CountWindow,
     Deduplicate,
     Edge,
     EventTime,
@@ -100,7 +101,7 @@ def _why_not_inside(operator: Operator) -> str:
     """
     kind = operator.kind
     match kind:
-        case KeyedAggregate(window=None) | Deduplicate() | KeyedProcess(without_timers=True):
+        case KeyedAggregate(window=None) | CountWindow() | Deduplicate() | KeyedProcess(without_timers=True):
             return ""
         case KeyedAggregate(window=Window(processing_time=True)):
             return (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
     ConsoleSink,
+    CountWindow,
     DeclaredState,
     Deduplicate,
     DeltaSink,
@@ -42,6 +43,7 @@ from lockgate_proto.messages import (
 from lockgate_proto.reserved import is_reserved
 
 from lockgate_coordinator.graph.bounds import LEAST_RATE, MAX_DURATION_MS
+from lockgate_coordinator.graph.validate_count import count_problems
 from lockgate_coordinator.graph.validate_event_time import contents_problems, declaration_problems, window_problems
 from lockgate_coordinator.graph.validate_join import join_problems
 from lockgate_coordinator.graph.validate_kafka import sink_problems, source_problems
@@ -135,14 +137,28 @@ def _keyed_aggregate(kind: KeyedAggregate) -> Iterator[str]:
         yield "aggregates by key but names no keys."
     if not kind.aggregates:
         yield "aggregates nothing: add at least one of count, sum, min, max, avg."
-    columns = [*kind.keys, *(aggregate.output for aggregate in kind.aggregates if aggregate.output)]
-    for name, count in Counter(column.casefold() for column in columns).items():
-        if count > 1:
-            yield f"would have {count} result columns named '{name}' (keys and aggregates together)."
-    yield from _reserved(columns)
+    yield from _columns([*kind.keys, *(aggregate.output for aggregate in kind.aggregates)])
     for position, aggregate in enumerate(kind.aggregates):
         yield from _aggregate(position, aggregate)
     yield from window_problems(kind)
+
+
+def _count_window(kind: CountWindow) -> Iterator[str]:
+    if not kind.keys or not all(kind.keys):
+        yield "counts windows by key but names no keys."
+    yield from count_problems(kind)
+    bounds = ("window_start", "window_end") if kind.aggregates else ()
+    yield from _columns([*kind.keys, *bounds, *(aggregate.output for aggregate in kind.aggregates)])
+    for position, aggregate in enumerate(kind.aggregates):
+        yield from _aggregate(position, aggregate)
+
+
+def _columns(names: Sequence[str]) -> Iterator[str]:
+    """The problems of keys and results together."""
+    for name, count in Counter(name.casefold() for name in names if name).items():
+        if count > 1:
+            yield f"would have {count} result columns named '{name}' (keys and aggregates together)."
+    yield from _reserved(names)
 
 
 def _aggregate(position: int, aggregate: Aggregate) -> Iterator[str]:
@@ -269,6 +285,7 @@ _CHECKS: Mapping[type[Any], Callable[[Any], Iterator[str]]] = {
     IntervalJoin: join_problems,
     KeyedProcess: _keyed_process,
     WindowProcess: _window_process,
+    CountWindow: _count_window,
     Deduplicate: _deduplicate,
     FileSink: _file_sink,
     SqlSink: _sql_sink,

@@ -224,7 +224,7 @@ class Edge(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[Partitioning, str]] = ..., keys: _Optional[_Iterable[str]] = ..., side_output: _Optional[str] = ..., join_side: _Optional[_Union[JoinSide, str]] = ..., feedback: _Optional[_Union[Partitioning, str]] = ...) -> None: ...
 
 class Operator(_message.Message):
-    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "record_function", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "window_process", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink", "on_error", "dead_letters")
+    __slots__ = ("id", "name", "file_source", "generator_source", "sql", "python", "event_time", "record_function", "keyed_aggregate", "keyed_process", "deduplicate", "interval_join", "window_process", "count_window", "file_sink", "sql_sink", "console_sink", "foreach_batch_sink", "python_source", "python_sink", "socket_source", "kafka_source", "kafka_sink", "delta_sink", "on_error", "dead_letters")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FILE_SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +238,7 @@ class Operator(_message.Message):
     DEDUPLICATE_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_JOIN_FIELD_NUMBER: _ClassVar[int]
     WINDOW_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_WINDOW_FIELD_NUMBER: _ClassVar[int]
     FILE_SINK_FIELD_NUMBER: _ClassVar[int]
     SQL_SINK_FIELD_NUMBER: _ClassVar[int]
     CONSOLE_SINK_FIELD_NUMBER: _ClassVar[int]
@@ -263,6 +264,7 @@ class Operator(_message.Message):
     deduplicate: Deduplicate
     interval_join: IntervalJoin
     window_process: WindowProcess
+    count_window: CountWindow
     file_sink: FileSink
     sql_sink: SqlSink
     console_sink: ConsoleSink
@@ -275,7 +277,7 @@ class Operator(_message.Message):
     delta_sink: DeltaSink
     on_error: OnError
     dead_letters: str
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., record_function: _Optional[_Union[RecordFunction, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., window_process: _Optional[_Union[WindowProcess, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ..., on_error: _Optional[_Union[OnError, str]] = ..., dead_letters: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., file_source: _Optional[_Union[FileSource, _Mapping]] = ..., generator_source: _Optional[_Union[GeneratorSource, _Mapping]] = ..., sql: _Optional[_Union[SqlTransform, _Mapping]] = ..., python: _Optional[_Union[PythonTransform, _Mapping]] = ..., event_time: _Optional[_Union[EventTime, _Mapping]] = ..., record_function: _Optional[_Union[RecordFunction, _Mapping]] = ..., keyed_aggregate: _Optional[_Union[KeyedAggregate, _Mapping]] = ..., keyed_process: _Optional[_Union[KeyedProcess, _Mapping]] = ..., deduplicate: _Optional[_Union[Deduplicate, _Mapping]] = ..., interval_join: _Optional[_Union[IntervalJoin, _Mapping]] = ..., window_process: _Optional[_Union[WindowProcess, _Mapping]] = ..., count_window: _Optional[_Union[CountWindow, _Mapping]] = ..., file_sink: _Optional[_Union[FileSink, _Mapping]] = ..., sql_sink: _Optional[_Union[SqlSink, _Mapping]] = ..., console_sink: _Optional[_Union[ConsoleSink, _Mapping]] = ..., foreach_batch_sink: _Optional[_Union[ForeachBatchSink, _Mapping]] = ..., python_source: _Optional[_Union[PythonSource, _Mapping]] = ..., python_sink: _Optional[_Union[PythonSink, _Mapping]] = ..., socket_source: _Optional[_Union[SocketSource, _Mapping]] = ..., kafka_source: _Optional[_Union[KafkaSource, _Mapping]] = ..., kafka_sink: _Optional[_Union[KafkaSink, _Mapping]] = ..., delta_sink: _Optional[_Union[DeltaSink, _Mapping]] = ..., on_error: _Optional[_Union[OnError, str]] = ..., dead_letters: _Optional[str] = ...) -> None: ...
 
 class FileSource(_message.Message):
     __slots__ = ("path", "format", "schema", "options", "continuous", "poll_interval_ms", "include")
@@ -491,6 +493,24 @@ class WindowProcess(_message.Message):
     description: str
     schema: str
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., window: _Optional[_Union[Window, _Mapping]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
+
+class CountWindow(_message.Message):
+    __slots__ = ("keys", "size", "every", "aggregates", "function", "description", "schema")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    EVERY_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATES_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    size: int
+    every: int
+    aggregates: _containers.RepeatedCompositeFieldContainer[Aggregate]
+    function: bytes
+    description: str
+    schema: str
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., size: _Optional[int] = ..., every: _Optional[int] = ..., aggregates: _Optional[_Iterable[_Union[Aggregate, _Mapping]]] = ..., function: _Optional[bytes] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ...) -> None: ...
 
 class Deduplicate(_message.Message):
     __slots__ = ("keys", "ttl_ms")

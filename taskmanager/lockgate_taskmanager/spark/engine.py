@@ -20,6 +20,7 @@ from lockgate_proto.codec import encode
 from lockgate_proto.key_groups import key_group_range
 from lockgate_proto.messages import (
     AttemptId,
+    CountWindow,
     Deduplicate,
     IntervalJoin,
     JobGraph,
@@ -47,6 +48,7 @@ from lockgate_taskmanager.spark.health import Health
 from lockgate_taskmanager.spark.jobs import Jobs, description
 from lockgate_taskmanager.spark.join_head import JoinHead
 from lockgate_taskmanager.spark.keyed import process
+from lockgate_taskmanager.spark.keyed.count_windows import CountStores
 from lockgate_taskmanager.spark.keyed.process import ProcessStores
 from lockgate_taskmanager.spark.keyed.window_process import WindowStores
 from lockgate_taskmanager.spark.layout import ChainLayout, check, stages_of
@@ -296,6 +298,8 @@ class SparkEngine:
             case WindowProcess(keys=keys, window=window):
                 assert window is not None
                 return WindowStores(keyed, ContentsSpec(keyed.id, keys, window, groups, owned), factory, bench)
+            case CountWindow():
+                return CountStores.of(keyed, groups, owned, factory, bench)
             case Deduplicate(keys=keys, ttl_ms=ttl_ms):
                 spec = RowSpec(keyed.id, deduplicate.OWNER, keys, groups, owned)
                 return DeduplicateStores(factory.without_diffs(), spec, ttl_ms)

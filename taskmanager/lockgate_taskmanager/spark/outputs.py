@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
+    CountWindow,
     Deduplicate,
     Edge,
     IntervalJoin,
@@ -23,7 +24,7 @@ from lockgate_proto.messages import (
 
 from lockgate_taskmanager.spark.chain import hashed, held_by_windows, joinable, with_key_groups
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec
-from lockgate_taskmanager.spark.partials import PartialAggregate
+from lockgate_taskmanager.spark.partials import PartialAggregate, RecordParts
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.columns.pieces import cut
@@ -95,6 +96,10 @@ def _preparation(edge: Edge, target: Vertex, where: str) -> tuple[Transform | No
             return PartialAggregate(first, where), True
         case IntervalJoin():
             return joinable(first, edge.join_side, where), False
+        case CountWindow(aggregates=(_, *_)):
+            return RecordParts(first, where), True
+        case CountWindow(keys=keys):
+            return hashed(keys, where), False
         case WindowProcess():
             return held_by_windows(first, where), False
         case KeyedProcess(keys=keys) | Deduplicate(keys=keys):

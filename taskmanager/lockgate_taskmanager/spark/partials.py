@@ -8,9 +8,10 @@ meaning; it is parsed as an expression of its own, and Spark's plan is checked b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from lockgate_proto.messages import Aggregate, AggregateFunction, KeyedAggregate, Operator, SessionWindow
+from lockgate_proto.messages import Aggregate, AggregateFunction, CountWindow, KeyedAggregate, Operator, SessionWindow
 from pyspark.sql import functions as sf
 
 from lockgate_taskmanager.spark import event_time
@@ -136,17 +137,52 @@ class PartialAggregate:
             raise UserError(message) from error
 
 
+class RecordParts(PartialAggregate):
+    """Each record as a partial aggregate of its own, in the order of the records, for count windows."""
+
+    def __init__(self, operator: Operator, where: str) -> None:
+        """As PartialAggregate."""
+        kind = operator.kind
+        assert isinstance(kind, CountWindow)
+        super().__init__(replace(operator, kind=KeyedAggregate(kind.keys, kind.aggregates)), where)
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Raises UserError as PartialAggregate does."""
+        types = {field.name: field.dataType for field in super().__call__(frame).schema.fields}
+        keys, computed = self._kind.keys, self._computed()
+        with explained(self._name, frame.columns):
+            columns = [_alone(self._kind.aggregates[part.aggregate], part, types[part.column]) for part in computed]
+            rows = frame.select(
+                *[frame[quoted(key)].alias(key) for key in keys], sf.lit(1).cast("long").alias(ROWS), *columns
+            )
+            names = [*map(quoted, keys), f"{hash_sql(keys)} AS {HASH}", *map(quoted, rows.columns[len(keys) :])]
+            return rows.selectExpr(*names)
+
+
 def _computed(aggregate: Aggregate, part: Part) -> Any:
     text = aggregate.input.strip()
     if part.fold is Fold.COUNT and text in ("", "*"):
         return sf.count(sf.lit(1)).alias(part.column)
     if not text:
         raise UserError(f"aggregate '{aggregate.output}': {aggregate.function.name.lower()} needs an input expression")
-    # Only one expression fits between THEN and END: no list, alias or DISTINCT. Spark removes the CASE again.
-    value = sf.expr(f"CASE WHEN true THEN {text}\nEND")
+    value = _value(text)
     if aggregate.function is AggregateFunction.AVG and part.fold is Fold.SUM:
         value = value.cast("double")
     return _FUNCTIONS[part.fold](value).alias(part.column)
+
+
+def _value(text: str) -> Any:
+    """Only one expression fits between THEN and END: no list, alias or DISTINCT. Spark removes the CASE again."""
+    return sf.expr(f"CASE WHEN true THEN {text}\nEND")
+
+
+def _alone(aggregate: Aggregate, part: Part, kind: Any) -> Any:
+    """The part of one record. kind: its type as `_computed` has it."""
+    text = aggregate.input.strip()
+    if part.fold is not Fold.COUNT:
+        return _value(text).cast(kind).alias(part.column)
+    counts = sf.lit(1) if text in ("", "*") else sf.when(_value(text).isNull(), 0).otherwise(1)
+    return counts.cast(kind).alias(part.column)
 
 
 def _require_added_up(result: DataFrame, keys: int, where: str) -> None:

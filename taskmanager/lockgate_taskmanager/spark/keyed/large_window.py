@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 from lockgate_common.amounts import size_text
 
 from lockgate_taskmanager.spark.functions.rows import shown
+from lockgate_taskmanager.spark.keyed.window_runner import Bounds
 from lockgate_taskmanager.state.contents.window_contents import Calls
 from lockgate_taskmanager.task.program import Canceled, DataError, ProgramError, UserCodeFailed, UserError
 
@@ -27,13 +27,15 @@ _ADVICE = (
 
 
 @contextmanager
-def large_window_named(calls: Sequence[Calls], keys: Sequence[str], where: str) -> Iterator[None]:
-    """Around the calls of a portion. keys: columns; where: the operator in messages.
+def large_window_named(
+    calls: Sequence[Calls], keys: Sequence[str], where: str, window: Callable[[int, int], object] = Bounds
+) -> Iterator[None]:
+    """Around the calls of a portion. keys: columns; where: the operator in messages; window: from its start and end.
 
     The log names a large window beforehand: a process that the system ends for its memory cannot say it any more.
     Raises UserCodeFailed in place of an error for which the size may be the reason.
     """
-    large = _large(calls, keys, where)
+    large = _large(calls, keys, where, window)
     if not large:
         yield
         return
@@ -49,7 +51,7 @@ def large_window_named(calls: Sequence[Calls], keys: Sequence[str], where: str) 
         raise UserCodeFailed(f"{large}, which failed ({type(error).__name__}: {says}); {_ADVICE}") from error
 
 
-def _large(calls: Sequence[Calls], keys: Sequence[str], where: str) -> str:
+def _large(calls: Sequence[Calls], keys: Sequence[str], where: str, window: Callable[[int, int], object]) -> str:
     """Names the largest key and window; "" where none is large."""
     for some in calls:
         if some.rows.nbytes < LARGE_BYTES:
@@ -62,9 +64,9 @@ def _large(calls: Sequence[Calls], keys: Sequence[str], where: str) -> str:
             continue
         found = [some.rows.column(name)[first].as_py() for name in keys]
         key = shown(found[0] if len(found) == 1 else tuple(found))
-        start, end = (datetime.fromtimestamp(int(bound[first]) / 1000, UTC) for bound in (some.starts, some.ends))
+        bounds = window(int(some.starts[first]), int(some.ends[first]))
         return (
             f"{where}: key {key} has {count:,} records ({size_text(size_bytes)}) in the window"
-            f" {start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC, all for one call of the function of windows"
+            f" {bounds}, all for one call of the function of windows"
         )
     return ""

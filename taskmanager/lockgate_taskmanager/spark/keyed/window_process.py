@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lockgate_proto.messages import Operator, OperatorState, WindowProcess
+from lockgate_proto.messages import CountWindow, Operator, OperatorState, WindowProcess
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,7 +38,8 @@ class WindowPlan:
     def __init__(self, operator: Operator, records: pa.Schema, bench: Workbench) -> None:
         """Raises UserError when the function cannot be loaded, or its schema is invalid."""
         kind = operator.kind
-        assert isinstance(kind, WindowProcess)
+        assert isinstance(kind, WindowProcess | CountWindow)
+        window = window_runner.Numbers if isinstance(kind, CountWindow) else window_runner.Bounds
         where = named(operator)
         loaded(kind.function, where, "its function", ("__call__",))
         owner = f"{where}: its schema"
@@ -47,8 +48,8 @@ class WindowPlan:
         self._records = records
         named_so = {name.casefold(): name for name in records.names}
         keys = tuple(named_so[key.casefold()] for key in kind.keys)
-        self._keys, self._where = keys, where
-        call = window_runner.calling(kind.function, keys, tuple(records.names), self.schema)
+        self._keys, self._where, self._window = keys, where, window
+        call = window_runner.calling(kind.function, keys, tuple(records.names), self.schema, window)
 
         def build(frame: DataFrame) -> DataFrame:
             with explained(where, frame.columns):
@@ -65,7 +66,7 @@ class WindowPlan:
             names = [*self._records.names, *window_runner.INPUT.names]
             tables.append(pa.Table.from_arrays([*some.rows.columns, *columns], names))
             first += int(some.numbers[-1]) + 1
-        with large_window_named(calls, self._keys, self._where):
+        with large_window_named(calls, self._keys, self._where, self._window):
             result = self._plan.run(pa.concat_tables(tables).combine_chunks())
         return pa.Table.from_arrays(result.columns, schema=self.schema)
 

@@ -40,22 +40,48 @@ class Bounds:
         """The first moment behind it, in UTC."""
         return _EPOCH + timedelta(milliseconds=self.end_ms)
 
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%d %H:%M:%S.%f} to {self.end:%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A count window, as the function sees it: `lockgate.CountWindow`."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"of records {self.start} to {self.end}"
+
+
+Window = Bounds | Numbers
+
 
 class WindowRunner:
     """One function over the batches of one task."""
 
     def __init__(
-        self, function: Callable[..., Any], keys: tuple[str, ...], records: tuple[str, ...], result: pa.Schema
+        self,
+        function: Callable[..., Any],
+        keys: tuple[str, ...],
+        records: tuple[str, ...],
+        result: pa.Schema,
+        window: Callable[[int, int], Window] = Bounds,
     ) -> None:
-        """keys, records: the columns of the records; result: the columns that the function emits."""
+        """keys, records: the columns of the records; result: the columns that the function emits.
+
+        window: makes what the function sees of a window, from its start and end.
+        """
         self._function, self._keys, self._records = function, keys, records
         self._records_of, self._results = records_of(records), Results(result)
         self._rows: list[tuple[Any, ...]] = []  # emitted
         self._firsts: list[int] = []  # of each call with output, the first of its rows
-        self._called: list[tuple[Any, Bounds]] = []  # its key and window
+        self._called: list[tuple[Any, Window]] = []  # its key and window
         self._call: int | None = None
         self._given: list[Record] = []  # of the current call
-        self._window = Bounds(0, 0)
+        self._window_of = window
+        self._window = window(0, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
@@ -65,7 +91,7 @@ class WindowRunner:
             for row, call, start, end in zip(records, *about, strict=True):
                 if call != self._call:
                     self._finish()
-                    self._call, self._window = call, Bounds(start, end)
+                    self._call, self._window = call, self._window_of(start, end)
                     if len(self._rows) >= _ROWS_AT_ONCE:
                         yield from self._flush()
                 self._given.append(row)
@@ -104,13 +130,10 @@ class WindowRunner:
             place = bisect_right(self._firsts, error.index) - 1
             raise self._wrong(error, *self._called[place], error.index - self._firsts[place] + 1) from None
 
-    def _wrong(self, error: WrongResult, key: Any, window: Bounds, number: int) -> TypeError:
+    def _wrong(self, error: WrongResult, key: Any, window: Window, number: int) -> TypeError:
         """The first record that shows the mistake. number: of the record among those of the call, 0: of none."""
         record = f", record {number} of its output" if number else ""
-        return TypeError(
-            f"the function of windows {error} (key {shown(key)}, window {window.start:%Y-%m-%d %H:%M:%S.%f} to "
-            f"{window.end:%Y-%m-%d %H:%M:%S.%f} UTC{record})"
-        )
+        return TypeError(f"the function of windows {error} (key {shown(key)}, window {window}{record})")
 
 
 def _each(emitted: Any) -> Iterator[Any]:
@@ -128,11 +151,15 @@ def _each(emitted: Any) -> Iterator[Any]:
 
 
 def calling(
-    function: bytes, keys: tuple[str, ...], records: tuple[str, ...], result: pa.Schema
+    function: bytes,
+    keys: tuple[str, ...],
+    records: tuple[str, ...],
+    result: pa.Schema,
+    window: Callable[[int, int], Window] = Bounds,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for Spark. function: pickled; other arguments as for WindowRunner."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return WindowRunner(pickle.loads(function), keys, records, result).run(batches)
+        return WindowRunner(pickle.loads(function), keys, records, result, window).run(batches)
 
     return call

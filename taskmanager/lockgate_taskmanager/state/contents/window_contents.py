@@ -30,7 +30,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
-_BYTES_AT_ONCE = 64 << 20  # of the records of a portion, unless those of one window are more
+BYTES_AT_ONCE = 64 << 20  # of the records of a portion, unless those of one window are more
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class WindowContents:
         count = size = 0
         found = self._held.between(self._shape.start(ends[0]), ends[-1]) if ends else iter(())
         for records in found:
-            if (count >= firing.ROWS_AT_ONCE or size >= _BYTES_AT_ONCE) and now != MAX_WATERMARK:
+            if (count >= firing.ROWS_AT_ONCE or size >= BYTES_AT_ONCE) and now != MAX_WATERMARK:
                 self.clock.come_to(now, range(self._spec.key_groups.start, records.group))
                 yield DuePortion(tuple(gathered), is_settled=True)
                 gathered, count, size = [], 0, 0
             for calls in self._calls(records, before, now):
-                if count >= firing.ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+                if count >= firing.ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
                     yield DuePortion(tuple(gathered), is_settled=False)
                     gathered, count, size = [], 0, 0
                 gathered.append(calls)
@@ -156,7 +156,7 @@ class WindowContents:
         places, keys, ends = places[order], keys[order], ends[order]
         is_next = np.diff(keys, prepend=-1).astype(bool) | np.diff(ends, prepend=0).astype(bool)
         numbers = np.cumsum(is_next)
-        at_once = min(firing.ROWS_AT_ONCE, _BYTES_AT_ONCE * len(times) // max(1, rows.nbytes))
+        at_once = min(firing.ROWS_AT_ONCE, BYTES_AT_ONCE * len(times) // max(1, rows.nbytes))
         bounds = [*np.flatnonzero(is_next).tolist(), len(places)]
         for start, end in _cut(bounds, max(1, at_once)):
             mine = slice(start, end)

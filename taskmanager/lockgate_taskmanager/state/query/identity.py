@@ -34,12 +34,15 @@ def spec_of(operator_id: str, signature: str, max_parallelism: int) -> QuerySpec
         if "aggregates" in said:
             return StoreSpec(operator_id, _aggregation(said), max_parallelism, groups)
         is_join, are_contents = "join" in said, "contents" in said
+        is_counted = "counted" in said
     except (JsonError, LookupError, TypeError, ValueError) as error:
         raise StateUnreadable(f"the state of operator {operator_id} has a signature that cannot be read") from error
     if is_join:
         raise UserError(f"operator {operator_id} is a join: it keeps rows that wait for others, and no values by key")
     if are_contents:
         raise UserError(f"operator {operator_id} keeps the records of windows for a function, and no values by key")
+    if is_counted:
+        raise UserError(f"operator {operator_id} has count windows: it keeps incomplete ones, and no values by key")
     raise StateUnreadable(f"the state of operator {operator_id} is of a kind that this task manager does not know")
 
 

@@ -44,7 +44,11 @@ class RowTable(KeyTable):
 
     def __init__(self, spec: RowSpec, record_schema: pa.Schema) -> None:
         """Raises UserError when a key cannot be kept."""
-        super().__init__(pa.schema([record_schema.field(name) for name in spec.keys]), PARTS, spec.max_parallelism)
+        super().__init__(
+            pa.schema([record_schema.field(name) for name in spec.within(record_schema).keys]),
+            PARTS,
+            spec.max_parallelism,
+        )
 
     def names_of(self, keys: Keys) -> list[bytes]:
         """Database keys."""

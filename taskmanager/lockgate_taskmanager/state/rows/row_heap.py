@@ -52,7 +52,7 @@ class RowHeap(HeapStore):
         self.record_schema = record_schema
         self.clock = spec.clock()
         self._images = BeforeImages() if choice.binary_diff and self.chains.is_incremental else None
-        self._index = KeyIndex(pa.schema([record_schema.field(name) for name in spec.keys]))
+        self._index = KeyIndex(pa.schema([record_schema.field(name) for name in spec.within(record_schema).keys]))
         self._places = LiveColumns(_KINDS, _FIRST_CAPACITY)
         self._changes = Changes(is_kept=True)
         self._kept = 0

@@ -56,7 +56,7 @@ def test_a_gap_of_a_year_between_records_costs_nothing(monkeypatch: pytest.Monke
 
 
 def test_a_portion_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_contents, "_BYTES_AT_ONCE", 10_000)
+    monkeypatch.setattr(window_contents, "BYTES_AT_ONCE", 10_000)
     keys = [f"{number:0100d}" for number in range(1_000)]
     portions = due(Window(TumblingWindow(1_000), "t"), keys, [5] * 1_000)
     sizes = [sum(calls.rows.nbytes for calls in portion.calls) for portion in portions]
