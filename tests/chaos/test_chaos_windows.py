@@ -1,4 +1,4 @@
-"""Windows of event time, with a task manager killed: each fires once, with every record in it.
+"""Windows of event time and count windows, with a task manager killed: each fires once, with every record in it.
 
 Also where barriers overtake what waits: a watermark in flight then keeps its place among the records in flight.
 """
@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 PARTITIONS, RATE, KEYS = 4, 1_500.0, 37
 ROW_US = 4_000  # a little more than there is: 555 rows a second come to two subtasks
 TIME = "sequence * 10 - (sequence * 7919 % 50) * 10"  # up to 490 ms out of order
+COUNTED = 100  # records of a window, which come in about three seconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -108,6 +109,36 @@ def test_windows_are_exact_when_records_and_watermarks_are_in_flight(testing: Te
         job.wait_in_flight(10_000)
         testing.cluster.kill("taskmanager", 0)
         _check_exact(job, folder)
+
+
+def test_count_windows_hold_each_record_once_when_a_task_manager_is_killed(testing: TestingCluster) -> None:
+    """Which records are together depends on their arrival; none is twice in a window, and none is left out."""
+    key = "count-windows"
+    folder = testing.make_folder(key)
+    made = Job("counted", parallelism=2, checkpoint_interval_ms=300)
+    rows = made.generate(rate=RATE, partitions=PARTITIONS)
+    rows = rows.select(f"sequence % {KEYS} AS k", f"sequence * {PARTITIONS} + `partition` AS id")
+    windows = rows.key_by("k").count_window(COUNTED).process(contents, schema="k BIGINT, end BIGINT, ids ARRAY<BIGINT>")
+    windows.write_parquet(folder / "out")
+    with WatchedJob(testing, key, made.graph()) as job:
+        job.wait_checkpoints(2)
+        testing.cluster.kill("taskmanager", 1)
+        job.wait_checkpoints(1, attempt=2)
+        (read,) = job.drain().values()
+
+    inputs = Counter(sequence % KEYS for end in generated(read, PARTITIONS) for sequence in range(end))
+    found = rows_of(folder / "out")
+    assert sorted((row["k"], row["end"]) for row in found) == sorted(
+        (key, end) for key, count in inputs.items() for end in range(COUNTED, count + 1, COUNTED)
+    )
+    assert all(len(row["ids"]) == COUNTED for row in found)
+    ids = [id_ for row in found for id_ in row["ids"]]
+    assert all(id_ // PARTITIONS % KEYS == row["k"] for row in found for id_ in row["ids"])
+    assert len(ids) == len(set(ids)), "a record is in two windows"
+
+
+def contents(key: int, window: Any, records: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"k": key, "end": window.end, "ids": [record["id"] for record in records]}
 
 
 def _check_exact(job: WatchedJob, folder: Path) -> None:

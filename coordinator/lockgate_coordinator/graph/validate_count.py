@@ -17,7 +17,7 @@ def count_problems(kind: CountWindow) -> Iterator[str]:
     """The problems of the size of a count window, and of what it does; the caller puts the operator's name in front."""
     if not 1 <= kind.size <= MAX_COUNT:
         yield f"has count windows of {kind.size} records: it must be between 1 and {MAX_COUNT}."
-    elif not 1 <= kind.every <= kind.size:
+    if not 1 <= kind.every <= max(kind.size, 1):
         yield (
             f"has count windows of {kind.size} records every {kind.every} records: every must be between 1 and the "
             "size, so that each record is in a window."

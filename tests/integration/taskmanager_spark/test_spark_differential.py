@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CountWindow,
     Deduplicate,
     Edge,
     EventTime,
@@ -311,6 +312,40 @@ def test_windows(
         f"SELECT {', '.join(keys)}, w.start AS window_start, w.end AS window_end, a.* EXCEPT (w, {', '.join(keys)})"
         f" FROM (SELECT {', '.join(keys)}, {spans} AS w, {columns} FROM input WHERE at IS NOT NULL"
         f" GROUP BY {', '.join(keys)}, {spans}) a",
+    )
+    assert_same(found, expected)
+
+
+@compared(30)
+@given(
+    CUTS,
+    st.sampled_from([(1, 1), (3, 3), (4, 2), (5, 3), (7, 1), (50, 50)]),
+    st.sampled_from([["k"], ["g", "b"], ["d"], ["x"], ["t"]]),
+    st.lists(AGGREGATES, min_size=1, max_size=3),
+)
+@timely
+def test_count_windows(
+    testing: TestingSpark, cut: Cut, size: tuple[int, int], keys: list[str], made: list[tuple[AggregateFunction, str]]
+) -> None:
+    """The records of one file arrive in its order, which is that of `id`."""
+    cut = replace(cut, files=1)
+    folder = testing.written(cut)
+    window = CountWindow(tuple(keys), *size, aggregated(keys, made).aggregates)
+    job = graph(
+        vertex("source", files(folder), sql("SELECT * FROM input")),
+        vertex("windows", window, parallelism=cut.parallelism),
+        vertex("end", sql("SELECT * FROM input")),
+        edges=(Edge("source", "windows", HASH, tuple(keys)), Edge("windows", "end", Partitioning.REBALANCE)),
+    )
+    found = testing.result(job, folder, cut)
+    by, columns = ", ".join(keys), ", ".join(f"{sql_of(*item)} AS a{n}" for n, item in enumerate(made))
+    expected = testing.expected(
+        folder,
+        f"SELECT {by}, greatest(e - {size[0]}, 0L) AS window_start, e AS window_end, {columns} FROM ("
+        f" SELECT *, explode(sequence({size[1]}L, {size[1] * max(1, cut.rows)}L, {size[1]}L)) AS e FROM ("
+        f"  SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY id) AS number_,"
+        f"  count(*) OVER (PARTITION BY {by}) AS all_ FROM input))"
+        f" WHERE e <= all_ AND number_ <= e AND number_ > e - {size[0]} GROUP BY {by}, e",
     )
     assert_same(found, expected)
 

@@ -1,8 +1,8 @@
 """Which records of a key are in a count window. Pure arithmetic on their numbers, for integers and numpy arrays alike.
 
-The records of a key are numbered from 0 in order of arrival. A window [start, end) ends after `every` records, and so on,
-and holds the last `size` of them; the first ones, before there are so many, hold fewer. A window consists of whole
-*elements*: as many records as the greatest common divisor of `size` and `every` for aggregates, single ones otherwise.
+The records of a key are numbered from 0 in order of arrival. After each `every` of them a window [start, end) ends, which
+holds the last `size`; the first ones, before there are so many, hold fewer. A window consists of whole *elements*: as
+many records as the greatest common divisor of `size` and `every` for aggregates, single ones otherwise.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
     ConsoleSink,
+    CountWindow,
     Deduplicate,
     Edge,
     EventTime,
@@ -210,7 +211,13 @@ def test_problems_of_a_loop_are_reported_in_a_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [COUNTED, Deduplicate(("k",)), KeyedProcess(("k",), b"x", schema="k INT", without_timers=True)]
+    "kind",
+    [
+        COUNTED,
+        CountWindow(("k",), 3, 3, COUNTED.aggregates),
+        Deduplicate(("k",)),
+        KeyedProcess(("k",), b"x", schema="k INT", without_timers=True),
+    ],
 )
 def test_keyed_operators_that_only_answer_records_may_be_inside(kind: Any) -> None:
     graph = _with(_loop(), _vertex("tail", kind))

@@ -47,14 +47,19 @@ Record = tuple[str | None, int | None]
 Window = tuple[str | None, int, int, Any]  # key, bounds, and the aggregates or the values
 
 
+def table_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
+
+
 def folded_table(records: Sequence[Record]) -> pa.Table:
     rows = [(key, hash_of(key), 1, n, n, n, n, int(n is not None)) for key, n in records]
-    return pa.Table.from_arrays([pa.array(column, f.type) for column, f in zip(zip(*rows), FOLDED)], schema=FOLDED)
+    return table_of(rows, FOLDED)
 
 
 def held_table(records: Sequence[Record]) -> pa.Table:
     rows = [(key, n, None if n is None else ["x"] * (n % 3), hash_of(key)) for key, n in records]
-    return pa.Table.from_arrays([pa.array(column, f.type) for column, f in zip(zip(*rows), HELD)], schema=HELD)
+    return table_of(rows, HELD)
 
 
 def called(given: Sequence[Calls]) -> pa.Table:
@@ -70,7 +75,7 @@ def called(given: Sequence[Calls]) -> pa.Table:
                 found.append((row["K"], start, end, []))
             last = number
             found[-1][3].append(row["n"])
-    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(zip(*found), CALLED)], schema=CALLED)
+    return table_of(found, CALLED)
 
 
 class Naive:
