@@ -1,7 +1,7 @@
 """Which records of a key are in a count window. Pure arithmetic on their numbers, for integers and numpy arrays alike.
 
-The records of a key are numbered from 0 in order of arrival. After each `every` of them a window [start, end) ends, which
-holds the last `size`; the first ones, before there are so many, hold fewer. A window consists of whole *elements*: as
+The records of a key are numbered from 0 in order of arrival. After each `every` of them a window [start, end) ends,
+with the last `size`; the first ones, before there are so many, have fewer. A window consists of whole *elements*: as
 many records as the greatest common divisor of `size` and `every` for aggregates, single ones otherwise.
 """
 

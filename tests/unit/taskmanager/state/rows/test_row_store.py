@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from lockgate_proto.messages import StateBackend
+from lockgate_taskmanager.state.rows.row_database import RowTable
+from lockgate_taskmanager.state.rows.row_heap import RowHeap
 from lockgate_taskmanager.state.rows.row_store import RowSpec, adopted
 from lockgate_taskmanager.task.program import UserError
 
@@ -15,6 +18,12 @@ def test_other_columns_may_change_and_states_stay() -> None:
     now = pa.schema([("more", pa.int32()), ("Id", pa.int64())])
     assert adopted(SPEC, BEFORE, now) == now
     assert adopted(SPEC, BEFORE, now).metadata == BEFORE.metadata
+
+
+def test_a_key_is_found_in_the_records_however_the_job_writes_it() -> None:
+    spec = RowSpec("pages", "process", ("ID",), 128, range(128))
+    assert RowTable(spec, BEFORE).keys == pa.schema([("Id", pa.int64())])
+    assert RowHeap(spec, BEFORE, StateBackend()).record_schema == BEFORE
 
 
 @pytest.mark.parametrize(
