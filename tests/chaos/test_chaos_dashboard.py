@@ -17,6 +17,8 @@ pytestmark = pytest.mark.chaos
 
 PICTURES = "LOCKGATE_TEST_PICTURES"
 """A folder for pictures of the pages, as the docs show them; none are taken without it."""
+IS_FULL = {"checkpoints": "document.querySelectorAll('table[aria-label^=Checkpoints] tbody tr').length > 7"}
+"""When a part has enough to show in a picture."""
 MOST_HIGH = 1000
 """Pixels of a picture."""
 PARTS = {
@@ -43,10 +45,11 @@ def test_an_open_page_follows_to_the_new_leader_without_a_reload(testing: Testin
         assert browser.execute_script("return window.isTheSamePage")
         job.wait_checkpoints(4)
         _show(browser, job.key)
-        browser.get(_cluster(testing)["leader"]["dashboard"])
-        rate = f"document.getElementById('job-{job.key}').closest('tr').querySelector('polyline').points.length"
-        until(browser, f"{rate} > 5")
-        _keep(browser, "overview")
+        after = testing.client.cluster().leader
+        assert after is not None
+        browser.get(after.dashboard)
+        until(browser, f"document.getElementById('job-{job.key}')")
+        _keep(browser, "overview", "document.querySelector('table[aria-label=Jobs] polyline').points.length > 20")
         job.check_exact()
 
 
@@ -60,15 +63,16 @@ def _show(browser: Any, key: str) -> None:
         browser.execute_script(f"location.hash = '{part}'")
         for sign in signs:
             until(browser, f"document.getElementById('main').innerHTML.includes('{sign}')")
-        _keep(browser, part or "job")
+        _keep(browser, part or "job", IS_FULL.get(part, "true"))
     assert key in browser.execute_script("return document.body.textContent")
 
 
-def _keep(browser: Any, name: str) -> None:
-    """A picture of what is shown, as far as it is high, if pictures are wanted."""
+def _keep(browser: Any, name: str, is_full: str) -> None:
+    """A picture of what is shown, up to MOST_HIGH, if pictures are wanted. is_full: when there is enough to see."""
     folder = os.environ.get(PICTURES)
     if not folder:
         return
+    until(browser, is_full)
     Path(folder).mkdir(parents=True, exist_ok=True)
     width, high = browser.execute_script("return [innerWidth, Math.ceil(main.getBoundingClientRect().bottom)]")
     size = {"width": width, "height": min(high, MOST_HIGH), "deviceScaleFactor": 1, "mobile": False}
