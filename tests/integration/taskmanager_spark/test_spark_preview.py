@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from lockgate_taskmanager.spark.engine import SparkEngine
 
-from lockgate import Job, count, dead_letter, tumbling
+from lockgate import Job, count, dead_letter, sum_, tumbling
 from lockgate.cli import run
 from lockgate.preview import preview as previews
 from lockgate.preview.preview import PreviewFailed
@@ -52,6 +52,20 @@ def test_windows_fire_at_the_end_of_the_sample_and_dead_letters_come_out() -> No
     found = preview(job, rows=50)
     assert sum(row["n"] for row in found["windows"]) == 48
     assert len(found["letters"]) == 2
+
+
+def test_count_windows_are_emitted_when_they_are_complete() -> None:
+    job = Job("counts")
+    rows = job.generate(rate=1000, partitions=1).select("sequence", "sequence % 2 AS k").key_by("k")
+    rows.count_window(3).aggregate(total=sum_("sequence")).print().uid("aggregated")
+    called = rows.count_window(4, every=3).process(
+        lambda *given: (len(given[2]), given[1].start), schema="n INT, s INT"
+    )
+    called.print().uid("called")
+    found = preview(job, rows=10)
+    (first, *_) = [row for row in found["aggregated"] if row["k"] == 1]
+    assert first == {"k": 1, "window_start": 0, "window_end": 3, "total": 1 + 3 + 5}
+    assert {(row["n"], row["s"]) for row in found["called"]} >= {(3, 0)}
 
 
 def test_a_failure_has_the_text_of_a_cluster_and_the_authors_traceback() -> None:
