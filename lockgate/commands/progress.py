@@ -37,6 +37,7 @@ _NOTABLE = frozenset(
         JobEventKind.ATTEMPT_FAILED,
         JobEventKind.TASK_MANAGER_LOST,
         JobEventKind.TASK_MANAGER_LEFT,
+        JobEventKind.RESTART_EXTENT,
         JobEventKind.SUBTASK_MOVED,
         JobEventKind.SUBTASK_STAYS,
         JobEventKind.RECORDS_AHEAD,

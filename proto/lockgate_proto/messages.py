@@ -271,6 +271,7 @@ class JobEventKind(IntEnum):
     ATTEMPT_ADOPTED = 60
     ATTEMPT_NOT_ADOPTED = 61
     FIRST_COMMIT = 70
+    RESTART_EXTENT = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -1188,6 +1189,9 @@ class AttemptRecord:
     failures: tuple[RecurringFailure, ...] = ()
     # Of each of its task managers: a new leader does not wait for one that refuses connections.
     addresses: tuple[TaskManagerAddress, ...] = ()
+    # The attempt in which the subtasks in slot i began, where only a part of the job was restarted. Empty: this
+    # attempt.
+    slot_attempts: tuple[int, ...] = ()
     # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
     # alone.
     format_version: int = 0
@@ -1701,6 +1705,7 @@ class Layout:
 
     # Normalized: every vertex names its parallelism.
     graph: JobGraph | None = None
+    # One without an id stands for the slots whose subtasks run on from an earlier attempt.
     participants: tuple[Participant, ...] = ()
     # Slot i runs subtask i of every vertex that has so many: the index of its participant.
     slots: tuple[int, ...] = ()
@@ -1722,6 +1727,8 @@ class Deploy:
     layout: bytes = b""
     # The event that caused it, see StoryLine.
     cause_id: str = ""
+    # Earlier attempts of the job whose subtasks on the receiver run on beside this one; all others are replaced.
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -1766,6 +1773,8 @@ class CancelAttempt:
     reason: str = ""
     # The event that caused it, see StoryLine.
     cause_id: str = ""
+    # Only the subtasks in these slots, and the others run on; empty: all.
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _SEALS = "tests/unit/coordinator/runtime/test_snapshot_seal.py"
 _DAMAGED = "tests/unit/taskmanager/state/test_damaged_state.py"
 _TAKEN_OVER = "tests/simulation/test_simulated_adoption.py"
 _ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
+_PART = "tests/unit/coordinator/job/test_part_restart.py"
+_PARTS_SIMULATED = "tests/simulation/test_simulated_parts.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
 
@@ -804,6 +806,49 @@ MUTANTS = (
             "tests/unit/proto/test_release.py::test_a_job_graph_is_understood_whole_or_refused",
             "tests/unit/proto/test_release.py::test_a_field_that_only_an_operator_has_is_found",
             "tests/unit/taskmanager/runtime/test_deployments.py::test_an_attempt_with_something_that_this_version_does_not_know_is_refused",
+        ),
+    ),
+    Mutant(
+        "part_is_whole",
+        "letting run on what does not depend on a lost task manager",
+        (
+            f"{_PART}::test_only_what_is_lost_is_deployed_and_nothing_is_cancelled",
+            f"{_PARTS_SIMULATED}::test_what_a_lost_task_manager_did_not_run_is_not_deployed_again",
+        ),
+    ),
+    Mutant(
+        "part_forgets_splits",
+        "that what runs on keeps its splits when a part restarts",
+        (
+            f"{_PART}::test_splits_of_what_runs_on_are_not_given_out_again_and_those_of_the_part_are",
+            f"{_PARTS_SIMULATED}::test_splits_found_before_the_first_checkpoint_are_not_given_out_again",
+        ),
+        ("Violation",),
+    ),
+    Mutant(
+        "part_leaves_pending",
+        "aborting checkpoints in progress when a part restarts",
+        (f"{_PART}::test_a_checkpoint_in_progress_is_aborted_where_subtasks_run_on_and_cannot_complete_later",),
+    ),
+    Mutant(
+        "part_unaware_of_commit",
+        "announcing a checkpoint to what runs on that was being written when a part was lost",
+        (
+            f"{_PART}::"
+            "test_a_checkpoint_that_was_being_written_is_announced_where_subtasks_run_on_before_the_part_begins",
+        ),
+    ),
+    Mutant(
+        "part_replaces_all",
+        "deploying a part beside what runs on",
+        (f"{_DEPLOYMENTS}::test_an_attempt_replaces_those_only_beside_which_it_is_not_deployed",),
+    ),
+    Mutant(
+        "part_cancels_all",
+        "cancelling a failed slot alone",
+        (
+            f"{_DEPLOYMENTS}::test_some_slots_of_an_attempt_end_and_the_others_run_on",
+            f"{_PARTS_SIMULATED}::test_the_slot_of_a_failed_subtask_restarts_alone",
         ),
     ),
 )

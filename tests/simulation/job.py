@@ -128,6 +128,17 @@ def looping_job(key: str, interval_ms: int = 100) -> SimulatedJob:
     return SimulatedJob(key, vertices, edges, interval_ms)
 
 
+def forward_job(key: str, interval_ms: int = 150, *, discovered: bool = True) -> SimulatedJob:
+    """Four subtasks of each vertex, and no record crosses from one slot to another: each slot can restart alone."""
+    vertices = (
+        source("source", 8, 40, 4, discovered=discovered),
+        transform("map", 4),
+        ledger("ledger", 4),
+    )
+    edges = (Edge("source", "map", Partitioning.FORWARD), Edge("map", "ledger", Partitioning.FORWARD))
+    return SimulatedJob(key, vertices, edges, interval_ms)
+
+
 def source(name: str, partitions: int, rows: int, parallelism: int = 2, *, discovered: bool = False) -> Vertex:
     """discovered: the splits are listed by a task manager (file source), not made by the leader (generator)."""
     kind = FileSource(f"{partitions}x{rows}", FileFormat.TEXT) if discovered else GeneratorSource(partitions, rows)

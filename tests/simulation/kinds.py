@@ -33,6 +33,7 @@ KINDS: dict[str, Callable[[int], Scenario]] = {
     "storage": drawn.storage_scenario,
     "damaged": drawn.damaged_scenario,
     "copies": drawn.copies_scenario,
+    "part": drawn.part_scenario,
     "rivals": drawn.rivals_scenario,
     "sick": drawn.sick_scenario,
     "slow": drawn.slow_scenario,
@@ -113,7 +114,7 @@ def again(scenario: Scenario, kind: str) -> str:
         words.append(f"--mode {scenario.mode.name.lower()}")
     if scenario.at_a_time != plain.at_a_time:
         words.append(f"--at-a-time {scenario.at_a_time}")
-    if scenario.job is not None and plain.job is None:
+    if scenario.job is not None and scenario.job != plain.job:
         words.append("--loop")
     if scenario.reattach and not plain.reattach:
         words.append("--reattach")

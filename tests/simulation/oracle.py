@@ -61,6 +61,7 @@ class Oracle:
         self._allowed: dict[str, set[Widths]] = {}  # job key to what it may be rescaled to
         self._acknowledged_at: dict[str, int] = {}  # job key to attempt
         self._shaped: set[AttemptId] = set()
+        self.begun: Counter[tuple[str, int]] = Counter()  # how often each subtask was deployed, of all jobs
         self._shape: dict[str, Counter[str]] = {}  # job key to vertex to parallelism, as deployed last
         self.rescales = 0
         self.moved = 0  # records in flight that were deployed at another parallelism, once for each subtask
@@ -290,6 +291,8 @@ class Oracle:
         is_new = deploy.attempt not in self._shaped and deploy.attempt.attempt > self._acknowledged_at.get(key, 1 << 62)
         if is_new and not any(all(found[name] == width for name, width in item) for item in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")
+        if deploy.attempt not in self._shaped:
+            self.begun.update(subtask for subtask, place in places(deploy).items() if place)
         self._shaped.add(deploy.attempt)
         self.moved += sum(channel.rows for state in deploy.restore for channel in state.channels if channel.moved)
         self.rescales += self._shape.setdefault(key, found) != found

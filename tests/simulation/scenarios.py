@@ -9,7 +9,7 @@ from dataclasses import replace
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import EVERY_POINT, of_today
-from tests.simulation.job import SimulatedJob
+from tests.simulation.job import SimulatedJob, forward_job
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, Step, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -201,6 +201,28 @@ def copies_scenario(seed: int) -> Scenario:
             faults.append((at - choice.uniform(0, 40), choice.choice(("lose_storage", "slow_storage"))))
         faults.append((at, choice.choice(("kill_task_manager", "kill_task_manager", "break_channel", "kill_leader"))))
     return Scenario(seed, task_managers=3, faults=tuple(faults), replicas=choice.choice((1, 2)))
+
+
+def part_scenario(seed: int) -> Scenario:
+    """Task managers die, subtasks fail, and other faults happen, where each slot of the job can restart alone."""
+    choice = random.Random(seed)
+    kinds = ("kill_task_manager", "kill_task_manager", "fail_subtask")
+    faults = [(choice.uniform(250, 900), choice.choice(kinds)) for _ in range(choice.choice((1, 1, 2, 3)))]
+    if choice.random() < 0.7:
+        at = choice.choice(faults)[0] + choice.uniform(-40, 600)
+        faults += [(at, choice.choice(list(FAULTS))), (at + choice.uniform(0, 400), choice.choice(list(FAULTS)))]
+    orders = ordered_scenario(seed).orders if choice.random() < 0.3 else ()
+    job = forward_job("job", choice.choice((60, 150, 400)), discovered=choice.random() < 0.6)
+    return Scenario(
+        seed,
+        coordinators=choice.choice((2, 3)),
+        task_managers=choice.choice((2, 3)),
+        faults=tuple(faults),
+        orders=orders,
+        job=job,
+        reattach=choice.random() < 0.6,
+        plan=TaskPlan(repetition=choice.choice((0.0, 0.2)), quiet_after_ms=6_000),
+    )
 
 
 def rivals_scenario(seed: int) -> Scenario:

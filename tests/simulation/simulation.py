@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lockgate_common.checksums import checksum
@@ -96,7 +96,7 @@ class Outcome:
     taken. in_flight: records in the channel states of completed checkpoints. ended: how each job did. rescales:
     attempts of another shape than the one before. moved: records in flight that were deployed in such. digest: of the
     whole story; the same seed gives the same. steps, task_manager_steps: one for each point, when no process was to die
-    or freeze at one.
+    or freeze at one. begun: how often each subtask was deployed.
     """
 
     points: int
@@ -113,6 +113,7 @@ class Outcome:
     steps: tuple[Step, ...] = field(default=(), repr=False)
     task_manager_steps: tuple[Step, ...] = field(default=(), repr=False)
     copies_read: int = 0
+    begun: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class Run:
@@ -216,6 +217,7 @@ class Run:
             tuple(self.steps),
             tuple(self.task_manager_steps),
             self.disks.reads,
+            dict(self.oracle.begun),
         )
 
     def _state(self) -> str:
@@ -419,6 +421,15 @@ class Run:
         living = [task_manager for task_manager in self.task_managers.values() if task_manager.is_alive]
         if living:
             self.world.random.choice(living).crash()
+
+    def fail_subtask(self) -> None:
+        """A subtask fails by itself, and its process lives."""
+        living = [manager for manager in self.task_managers.values() if manager.is_alive and any(manager.subtasks())]
+        if living:
+            task_manager = self.world.random.choice(living)
+            task = self.world.random.choice(list(task_manager.subtasks()))
+            self.world.note(task_manager.name, f"{task.id} is to fail")
+            task_manager.later(0, lambda: task.peer_lost("it breaks"))
 
     def freeze_leader(self) -> None:
         """SIGSTOP of the leader, SIGCONT later: perhaps after its session has ended."""

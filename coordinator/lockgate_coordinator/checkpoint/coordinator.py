@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
     DeclineCause,
     DeclineCheckpoint,
     StorageTrouble,
+    SubtaskId,
 )
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
@@ -87,6 +88,8 @@ class CheckpointCoordinator:
         self._pending = CheckpointsUnderWay()
         self._savepoints = SavepointQueue()
         self._attempt: AttemptId | None = None
+        self._in_part: AttemptId | None = None  # has ended, but for some of its subtasks
+        self._numbers: tuple[int, ...] = ()
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._places: tuple[str, ...] = ()
         self._suspended = False
@@ -153,8 +156,8 @@ class CheckpointCoordinator:
                 effects = self._savepoint(event, now_ms)
             case AttemptRunning():
                 effects = self._started(event, now_ms)
-            case AttemptEnded(reason):
-                effects = self._ended(reason, now_ms)
+            case AttemptEnded(reason, in_part):
+                effects = self._ended(reason, now_ms, in_part=in_part)
             case NoFurtherAttempt(reason):
                 effects = refused(self._savepoints.take_all(), reason)
             case InputExhausted():
@@ -188,8 +191,8 @@ class CheckpointCoordinator:
 
     def _started(self, event: AttemptRunning, now_ms: int) -> list[CheckpointEffect]:
         """Also discards what earlier leaders left undeleted: only now, so that a failover does not wait for it."""
-        self._attempt = event.attempt
-        self._subtasks, self._places = event.subtasks, event.places
+        self._attempt, self._in_part = event.attempt, None
+        self._subtasks, self._places, self._numbers = event.subtasks, event.places, event.numbers
         if event.vertices:
             self._setting = replace(self._setting, vertices=event.vertices)
         self.final = FinalCheckpoint(f"attempt {event.attempt.attempt} of job {event.attempt.job_key}")
@@ -201,8 +204,8 @@ class CheckpointCoordinator:
             self._schedule.hurry(now_ms)
         return self._discard_subsumed()
 
-    def _ended(self, reason: str, now_ms: int) -> list[CheckpointEffect]:
-        self._attempt = None
+    def _ended(self, reason: str, now_ms: int, *, in_part: bool) -> list[CheckpointEffect]:
+        self._attempt, self._in_part = None, self._attempt if in_part else None
         self.final = FinalCheckpoint()
         self._failures.stopped()
         effects: list[CheckpointEffect] = []
@@ -265,6 +268,7 @@ class CheckpointCoordinator:
             deadline_ms=request.deadline_ms if request else None,
             completed_id=0 if self._full_next else self.completed.newest_checkpoint_id,
             places=self._places,
+            numbers=self._numbers,
         )
         begun.must_align = request is not None and not request.may_overtake
         self._pending.add(begun)
@@ -328,22 +332,27 @@ class CheckpointCoordinator:
         pending = self._pending.find(decline.checkpoint_id)
         subtask = decline.subtask
         if decline.cause is DeclineCause.REPLAYING:
-            if subtask is not None and subtask.attempt == self._attempt:
+            if subtask is not None and self._is_ours(subtask):
                 self._failures.forgiven(decline.checkpoint_id, (subtask.vertex_id, subtask.subtask))
             return []
         is_storage = decline.cause is DeclineCause.STORAGE_FAILED
-        if pending is None and subtask is not None and is_storage and subtask.attempt == self._attempt:
+        if pending is None and subtask is not None and is_storage and self._is_ours(subtask):
             key = (subtask.vertex_id, subtask.subtask)
             self._failures.excused(decline.checkpoint_id, key, f"{key[0]}-{key[1]}: {decline.reason}")
         if pending is None or pending.state is not PendingState.COLLECTING or subtask is None:
             return []
-        if subtask.attempt != pending.attempt:
-            return []
-        if (subtask.vertex_id, subtask.subtask) not in pending.expected:
+        if pending.member(subtask) is None:
             return []
         text = f"{subtask.vertex_id}-{subtask.subtask} declined it: {decline.reason}"
         reason = FailureReason.STORAGE_DECLINED if is_storage else FailureReason.DECLINED
         return self._abort(pending, reason, now_ms, text)
+
+    def _is_ours(self, subtask: SubtaskId) -> bool:
+        """True for a subtask of the running attempt, or of an earlier one from which it runs on."""
+        ours, given = self._attempt, subtask.attempt
+        if ours is None or given is None or given == ours or not self._numbers:
+            return given == ours and ours is not None
+        return given.run_id == ours.run_id and given.attempt in self._numbers
 
     def _expire(self, now_ms: int) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
@@ -424,7 +433,8 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         if newest is not None:
             self.completed.history.completed(pending, newest)
-            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, alive, pending.details))
+            runs = alive or pending.attempt == self._in_part
+            effects.append(CheckpointCompleted(pending.attempt, newest, metadata, runs, pending.details))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, newest))
         if self.final.ends_job and pending.kind is CheckpointKind.SAVEPOINT:  # none can follow it
@@ -454,7 +464,8 @@ class CheckpointCoordinator:
             self.aborted_count += 1
             self.completed.history.aborted(pending, reason, text, self._setting, now_ms)
             number = pending.checkpoint_id
-            effects.append(CheckpointAborted(pending.attempt, number, reason, text, alive, pending.details))
+            runs = alive or pending.attempt == self._in_part
+            effects.append(CheckpointAborted(pending.attempt, number, reason, text, runs, pending.details))
             effects.append(DiscardPending(pending.checkpoint_id))
         if pending.request_id is not None:
             effects.append(AnswerSavepoint(pending.request_id, error=f"The savepoint failed: {text}."))

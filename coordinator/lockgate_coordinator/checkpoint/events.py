@@ -130,7 +130,8 @@ class AttemptRunning:
 
     vertices: the graph's shape in this attempt, empty when it is as at the start. stopped_with: id of the savepoint
     that it started from, when that is the one that a stop has led to; else 0. places: the task manager of slot i.
-    is_adopted: it ran under earlier leaders, so that a checkpoint of theirs may be overdue.
+    is_adopted: it ran under earlier leaders, so that a checkpoint of theirs may be overdue. numbers: of the attempt in
+    which the subtasks in slot i began, empty when it is this one.
     """
 
     attempt: AttemptId
@@ -139,13 +140,18 @@ class AttemptRunning:
     stopped_with: int = 0
     places: tuple[str, ...] = ()
     is_adopted: bool = False
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """The attempt has ended: nothing of it may be acknowledged any more. From the JobMaster only."""
+    """The attempt has ended: nothing of it may be acknowledged any more. From the JobMaster only.
+
+    in_part: some of its subtasks run on, and have to know what becomes of its checkpoints.
+    """
 
     reason: str
+    in_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ stays here only while ZooKeeper is suspended. PERSISTING: the outcome is not kno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from lockgate_common.story import Story
@@ -17,6 +18,7 @@ from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
     AttemptId,
     CheckpointKind,
+    SubtaskId,
     SubtaskState,
 )
 
@@ -69,11 +71,12 @@ class PendingCheckpoint:
         deadline_ms: int | None = None,
         completed_id: int = 0,
         places: Sequence[str] = (),
+        numbers: Sequence[int] = (),
     ) -> None:
         """request_id: of the client that wants this savepoint. deadline_ms: of a savepoint, else set when triggered.
 
         completed_id: the newest completed checkpoint when this one began; it may build on that or on a later one; 0: it
-        must be full. places: as in SnapshotDetails.
+        must be full. places: as in SnapshotDetails. numbers: as in AttemptRunning.
         """
         self.checkpoint_id = checkpoint_id
         self.attempt = attempt
@@ -91,6 +94,7 @@ class PendingCheckpoint:
         self.state = PendingState.RESERVING
         self._acks: dict[SubtaskKey, AcknowledgeCheckpoint] = {}
         self.details = SnapshotDetails(checkpoint_id, places)
+        self._numbers = tuple(numbers)
         self._strangers = 0  # acknowledgements from no subtask of it
         self._story = Story(f"checkpoint {checkpoint_id} of job {attempt.job_key}, attempt {attempt.attempt}")
 
@@ -130,11 +134,16 @@ class PendingCheckpoint:
 
     def key_of(self, ack: AcknowledgeCheckpoint) -> SubtaskKey | None:
         """The subtask that acknowledges, None when it is not a subtask of this checkpoint."""
-        subtask = ack.subtask
-        if subtask is None or subtask.attempt != self.attempt or ack.checkpoint_id != self.checkpoint_id:
+        return self.member(ack.subtask) if ack.checkpoint_id == self.checkpoint_id else None
+
+    def member(self, subtask: SubtaskId | None) -> SubtaskKey | None:
+        """The key of a subtask of this checkpoint, in the attempt in which it began; None for any other."""
+        if subtask is None or (key := (subtask.vertex_id, subtask.subtask)) not in self.expected:
             return None
-        key = (subtask.vertex_id, subtask.subtask)
-        return key if key in self.expected else None
+        began = self.attempt
+        if self._numbers:
+            began = replace(began, attempt=self._numbers[subtask.subtask])
+        return key if subtask.attempt == began else None
 
     @property
     def absent(self) -> frozenset[SubtaskKey]:

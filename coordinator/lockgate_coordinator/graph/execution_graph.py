@@ -7,7 +7,8 @@ DEPLOYING -> RUNNING -> EXHAUSTED
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from lockgate_common.backlog import Backlog, sources_backlog
@@ -54,14 +55,23 @@ _ORDER = {Phase.DEPLOYING: 0, Phase.RUNNING: 1, Phase.EXHAUSTED: 2, Phase.ENDED:
 class ExecutionGraph:
     """The subtasks of one attempt on their slots. A new attempt is a new ExecutionGraph."""
 
-    def __init__(self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer]) -> None:
-        """slots[i] takes subtask i of every vertex; there are at least as many as the highest parallelism."""
+    def __init__(
+        self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], numbers: Sequence[int] = ()
+    ) -> None:
+        """slots[i] takes subtask i of every vertex; there are at least as many as the highest parallelism.
+
+        numbers: of the attempt in which the subtasks in slot i began; empty: all in this one.
+        """
         self.attempt = attempt
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._slots = slots
-        self._used = tuple(sorted({slot.task_manager_id for slot in self._place.values()}))
-        self._is_used = frozenset(self._used)
+        began = [replace(attempt, attempt=number) if number != attempt.attempt else attempt for number in numbers]
+        self._id: dict[SubtaskKey, AttemptId] = {
+            key: began[key[1]] if key[1] < len(began) else attempt for key in self._place
+        }
+        self._lost: dict[SubtaskKey, AttemptId] = {}
+        self._runs: dict[str, tuple[AttemptId, ...]] = self._by_place()
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
@@ -88,10 +98,10 @@ class ExecutionGraph:
 
     def key_of(self, subtask: SubtaskId | None) -> SubtaskKey | None:
         """Its key if the id names a subtask of this attempt, else None."""
-        if subtask is None or subtask.attempt != self.attempt:
+        if subtask is None:
             return None
         key = (subtask.vertex_id, subtask.subtask)
-        return key if key in self._place else None
+        return key if (known := self._id.get(key)) is not None and known == subtask.attempt else None
 
     def runs_on(self, subtask: SubtaskId | None, task_manager_id: str) -> bool:
         """True when the id names a subtask of this attempt, and it is placed there."""
@@ -100,7 +110,101 @@ class ExecutionGraph:
 
     def uses(self, task_manager_id: str) -> bool:
         """True when a subtask is placed there."""
-        return task_manager_id in self._is_used
+        return task_manager_id in self._runs
+
+    def runs(self, attempt: AttemptId | None, task_manager_id: str) -> bool:
+        """True when a subtask that began in this attempt is placed there."""
+        return attempt in self._runs.get(task_manager_id, ())
+
+    def ids_on(self, task_manager_id: str) -> tuple[AttemptId, ...]:
+        """The attempts in which the subtasks placed there began, the newest last."""
+        return self._runs.get(task_manager_id, ())
+
+    def id_of(self, key: SubtaskKey) -> AttemptId:
+        """The attempt in which a subtask began; of a lost one this attempt."""
+        return self._id.get(key, self.attempt)
+
+    @property
+    def is_mixed(self) -> bool:
+        """True when some of its subtasks began in earlier attempts."""
+        return any(known is not self.attempt for known in self._id.values())
+
+    def numbers(self) -> tuple[int, ...]:
+        """As in the constructor."""
+        return self.continued(self.attempt.attempt) if self.is_mixed else ()
+
+    def continued(self, number: int) -> tuple[int, ...]:
+        """`numbers` of the attempt `number` in which its lost subtasks begin again, and the others run on."""
+        slots = range(slots_needed(self._graph))
+        found = {key[1]: known.attempt for key, known in self._id.items()}
+        return tuple(found.get(slot, number) for slot in slots)
+
+    def fits(self, slots: Sequence[SlotOffer]) -> bool:
+        """True when its subtasks that are not lost are in these slots already."""
+        return all(key[1] < len(slots) and slots[key[1]] == self._place[key] for key in self._id)
+
+    def slots_on(self, task_manager_id: str) -> frozenset[int]:
+        """The slots of its subtasks that are placed there and not lost."""
+        return frozenset(key[1] for key in self._id if self._place[key].task_manager_id == task_manager_id)
+
+    def lose(self, slots: Collection[int], now_ms: int) -> Mapping[tuple[str, AttemptId], list[int]]:
+        """Its subtasks there are over, and the others run on: reports of the lost ones are ignored from now on.
+
+        Returns which slots they were in, by the task manager and the attempt in which they began.
+        """
+        found: dict[tuple[str, AttemptId], list[int]] = {}
+        for key in sorted(key for key in self._id if key[1] in slots):
+            self._phase[key] = self._story.move(ALLOWED, self._phase[key], Phase.ENDED, now_ms)
+            self._outdated.add(key)
+            self._lost[key] = self._id.pop(key)
+            there = found.setdefault((self.task_manager_of(key), self._lost[key]), [])
+            if key[1] not in there:
+                there.append(key[1])
+        self._runs = self._by_place()
+        return found
+
+    def was_lost_on(self, subtask: SubtaskId, task_manager_id: str) -> bool:
+        """True when the id names a lost subtask, and it was placed there."""
+        key = (subtask.vertex_id, subtask.subtask)
+        return self._lost.get(key) == subtask.attempt and self.task_manager_of(key) == task_manager_id
+
+    def is_lost(self, key: SubtaskKey) -> bool:
+        """True for a subtask that is over while others run on."""
+        return key not in self._id
+
+    def carry_on(self, before: ExecutionGraph) -> None:
+        """Takes over how far the subtasks are that began in earlier attempts. before: which this one replaces."""
+        for key, known in self._id.items():
+            if known == before._id.get(key):
+                phase = before._phase[key]
+                self._not_started -= self._is_started(phase)
+                self._not_exhausted -= phase is Phase.EXHAUSTED
+                self._phase[key] = phase
+                self._outdated.add(key)
+                if key in before._loads:
+                    self._loads[key] = before._loads[key]
+
+    @property
+    def has_lost(self) -> bool:
+        """True when some of its subtasks are lost while the others run on."""
+        return len(self._id) < len(self._place)
+
+    def lists(self, vertex_id: str, attempt: AttemptId | None, task_manager_id: str) -> bool:
+        """True for the task manager that lists the splits of this source: that of the first of its newest subtasks."""
+        newest = max((known.attempt for key, known in self._id.items() if key[0] == vertex_id), default=0)
+        found = (key for key, known in self._id.items() if key[0] == vertex_id and known.attempt == newest)
+        first = min(found, default=None)
+        return first is not None and self._id[first] == attempt and self.task_manager_of(first) == task_manager_id
+
+    def begun_before(self) -> frozenset[SubtaskKey]:
+        """The subtasks that began in an earlier attempt."""
+        return frozenset(key for key, known in self._id.items() if known != self.attempt)
+
+    def _by_place(self) -> dict[str, tuple[AttemptId, ...]]:
+        found: dict[str, set[AttemptId]] = {}
+        for key, known in self._id.items():
+            found.setdefault(self._place[key].task_manager_id, set()).add(known)
+        return {name: tuple(sorted(ids, key=lambda known: known.attempt)) for name, ids in sorted(found.items())}
 
     def advance(self, subtask: SubtaskId, phase: Phase, now_ms: int) -> bool:
         """Moves a subtask of this attempt forward. False for a report that is late or repeated."""
@@ -158,21 +262,23 @@ class ExecutionGraph:
 
     def task_managers(self) -> tuple[str, ...]:
         """Every task manager that has a subtask, sorted."""
-        return self._used
+        return tuple(self._runs)
 
     def source_task_managers(self) -> tuple[str, ...]:
         """Every task manager that has a subtask of a source vertex, sorted: where checkpoints are triggered."""
-        return tuple(sorted({slot.task_manager_id for key, slot in self._place.items() if key[0] in self._sources}))
+        return tuple(sorted({self._place[key].task_manager_id for key in self._id if key[0] in self._sources}))
 
     def deployments(
         self, restore: Mapping[SubtaskKey, SubtaskState], restored_checkpoint_id: int, checkpoint_directory: str
     ) -> tuple[tuple[str, Deploy], ...]:
-        """(task manager id, Deploy) for every task manager: the layout, and the state of the subtasks there."""
+        """(task manager id, Deploy) for every task manager where subtasks begin: the layout, and the state of those."""
         layout = encode(self.layout())
-        states: dict[str, list[SubtaskState]] = {name: [] for name in self.task_managers()}
-        for key, slot in self._place.items():
-            if key in restore:
-                states[slot.task_manager_id].append(restore[key])
+        states: dict[str, list[SubtaskState]] = {
+            name: [] for name in self.task_managers() if self.runs(self.attempt, name)
+        }
+        for key, known in self._id.items():
+            if known == self.attempt and key in restore:
+                states[self.task_manager_of(key)].append(restore[key])
         return tuple(
             (
                 name,
@@ -182,16 +288,21 @@ class ExecutionGraph:
                     restore=tuple(found),
                     restored_checkpoint_id=restored_checkpoint_id,
                     checkpoint_directory=checkpoint_directory,
+                    beside=tuple(known.attempt for known in self.ids_on(name) if known != self.attempt),
                 ),
             )
             for name, found in states.items()
         )
 
     def layout(self) -> Layout:
-        """The graph, and which task manager has which slot."""
-        used = self._slots[: slots_needed(self._graph)]
+        """The graph, and which task manager has which slot in which subtasks begin."""
+        used, elsewhere = self._slots[: slots_needed(self._graph)], Participant()
         places = [Participant(offer.task_manager_id, offer.exchange_address, offer.incarnation) for offer in used]
-        return layout_for(self._graph, places)
+        numbers = self.numbers() or (self.attempt.attempt,) * len(used)
+        began = [number == self.attempt.attempt for number in numbers]
+        return layout_for(
+            self._graph, [place if here else elsewhere for place, here in zip(places, began, strict=True)]
+        )
 
     def backlog(self) -> Backlog:
         """What the sources have found and not read yet, all together."""

@@ -83,6 +83,8 @@ class SlotsRequested:
     running_attempt: int = 0
     running_grace_ms: int = 0
     addresses: tuple[tuple[str, str], ...] = ()
+    keeps: bool = False
+    running_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,7 @@ class SlotPool:
             case TaskManagerAdded(name, address, slots, incarnation, running):
                 known = self._task_managers.get(name)
                 held = known.held if known is not None else {}
-                claims = {claim.job_key: claim for claim in running if not self._held.get(claim.job_key)}
+                claims = self._claims_of(running)
                 self._enter(name, _TaskManager(address, incarnation, slots, held, claims))
             case TaskManagerRemoved(name):
                 self._enter(name, None)
@@ -218,12 +220,8 @@ class SlotPool:
             case SlotsReleased(job_key):
                 self._forget(job_key)
                 self._drop_claims(job_key)
-            case SlotsRequested(job_key, grace_ms=grace_ms, running_grace_ms=running_grace_ms):
-                self._forget(job_key)
-                until = (now_ms + grace_ms, now_ms + max(grace_ms, running_grace_ms))
-                self._waiting[job_key] = waiting = _Waiting(event, *until, frozenset(event.preferred) - {""})
-                for name in waiting.wanted:
-                    self._note(name, waiting)
+            case SlotsRequested():
+                self._request(event, now_ms)
             case AttemptEnded(name, job_key, attempt):
                 task_manager = self._task_managers.get(name)
                 claim = task_manager.claims.get(job_key) if task_manager is not None else None
@@ -234,6 +232,23 @@ class SlotPool:
             case _:
                 assert_never(event)
         return self._serve(now_ms)
+
+    def _claims_of(self, running: Sequence[RunningAttempt]) -> dict[str, RunningAttempt]:
+        """By job key. A job of which a part was restarted runs in several attempts, the newest one last."""
+        claims: dict[str, RunningAttempt] = {}
+        for claim in running:
+            if not self._held.get(claim.job_key):
+                earlier = claims[claim.job_key].slots if claim.job_key in claims else 0
+                claims[claim.job_key] = replace(claim, slots=claim.slots + earlier)
+        return claims
+
+    def _request(self, event: SlotsRequested, now_ms: int) -> None:
+        if not event.keeps:
+            self._forget(event.job_key)
+        until = (now_ms + event.grace_ms, now_ms + max(event.grace_ms, event.running_grace_ms))
+        self._waiting[event.job_key] = waiting = _Waiting(event, *until, frozenset(event.preferred) - {""})
+        for name in waiting.wanted:
+            self._note(name, waiting)
 
     def task_managers(self) -> tuple[SlotCount, ...]:
         """The slots of every registered task manager, by id."""
@@ -298,7 +313,8 @@ class SlotPool:
             waiting.absent.add(name)
             return
         claim = known.claims.get(request.job_key)
-        if claim is None or claim.attempt != request.running_attempt:
+        oldest = request.running_since or request.running_attempt
+        if claim is None or not oldest <= claim.attempt <= request.running_attempt:
             waiting.doubtful.add(name)
 
     def _leave(self, name: str, job_key: str) -> None:
@@ -333,18 +349,19 @@ class SlotPool:
         kept = 0  # for jobs that have run and wait for their own task managers
         for job_key, waiting in sorted(self._waiting.items(), key=lambda item: not item[1].request.preferred):
             request, claimed = waiting.request, self._claimed.get(job_key, 0)
-            free = self.free_slots + claimed if request.preferred else max(0, self.free_slots - kept)
+            own = claimed + (sum(self.held_by(job_key).values()) if request.keeps else 0)
+            free = self.free_slots + own if request.preferred else max(0, self.free_slots - kept)
             if free < request.count:
                 numbers = (free, len(self._task_managers))
                 if waiting.reported != numbers:
                     waiting.reported = numbers
                     effects.append(SlotsShort(job_key, request.request, *numbers))
             elif now_ms >= waiting.until_ms or not waiting.absent:
-                del self._waiting[job_key]
+                self._forget(job_key)
                 self._drop_claims(job_key)
                 effects.append(SlotsGranted(job_key, request.request, self._allocate(request)))
             else:
-                kept += max(0, request.count - claimed)
+                kept += max(0, request.count - own)
         graces = [waiting.until_ms for waiting in self._waiting.values() if waiting.until_ms > now_ms]
         if graces:
             effects.append(WakePool(min(graces)))

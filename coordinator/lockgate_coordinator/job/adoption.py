@@ -44,16 +44,15 @@ class Adoption:
 
     def __init__(self, graph: JobGraph) -> None:
         self._vertices = frozenset(vertex.id for vertex in graph.vertices)
-        self._found: dict[str, AttemptProgress] = {}  # by task manager, of its newest attempt
+        self._found: dict[str, dict[AttemptId, AttemptProgress]] = {}  # by task manager
         # By task manager, in reports, which may come before a registration.
         self._phase: dict[str, dict[SubtaskId, SubtaskPhase]] = {}
         self._committed: dict[str, dict[SubtaskId, int]] = {}
 
     def found(self, task_manager_id: str, progress: AttemptProgress | None) -> None:
         """A task manager has registered and still runs an attempt of the job."""
-        known = self._found.get(task_manager_id)
-        if progress is not None and (known is None or _number(progress) >= _number(known)):
-            self._found[task_manager_id] = progress
+        if progress is not None and progress.attempt is not None:
+            self._found.setdefault(task_manager_id, {})[progress.attempt] = progress
 
     def reported(self, task_manager_id: str, report: Report) -> None:
         """A report of a subtask, or that nothing of an attempt runs there any more."""
@@ -65,31 +64,39 @@ class Adoption:
                 committed = self._committed.setdefault(task_manager_id, {})
                 committed[subtask] = max(number, committed.get(subtask, number))
             case Gone(gone=gone):
-                known = self._found.get(task_manager_id)
-                if known is not None and known.attempt == gone.attempt:
-                    del self._found[task_manager_id]
+                if gone.attempt is not None:
+                    self._found.get(task_manager_id, {}).pop(gone.attempt, None)
 
     def lost(self, task_manager_id: str) -> None:
         """Its process has ended, or left."""
         for known in (self._found, self._phase, self._committed):
             known.pop(task_manager_id, None)
 
-    def subtasks(self, attempt: AttemptId, places: Sequence[str]) -> Mapping[SubtaskKey, SubtaskProgress]:
-        """How far the subtasks of the attempt are that run where they were placed. places: task manager of slot i."""
+    def subtasks(self, ids: Sequence[AttemptId], places: Sequence[str]) -> Mapping[SubtaskKey, SubtaskProgress]:
+        """How far the subtasks of the attempt are that run where they were placed.
+
+        ids: of the attempt in which the subtasks in slot i began; places: task manager of slot i.
+        """
         return {
             (item.vertex_id, item.subtask): self._now(name, attempt, item)
-            for name, progress in self._found.items()
-            if progress.attempt == attempt
+            for name, found in self._found.items()
+            for attempt, progress in found.items()
             for item in progress.subtasks
             if item.vertex_id in self._vertices and _place(places, item.subtask) == name
+            if 0 <= item.subtask < len(ids) and ids[item.subtask] == attempt
         }
 
     def problem(
-        self, attempt: AttemptId, places: Sequence[str], graph: JobGraph, slots: Sequence[SlotOffer], objection: str
+        self,
+        ids: Sequence[AttemptId],
+        places: Sequence[str],
+        graph: JobGraph,
+        slots: Sequence[SlotOffer],
+        objection: str,
     ) -> str:
         """Why the attempt cannot be adopted, in words; "" when it can.
 
-        places: of the attempt, by slot; slots: those that the job has been granted; graph: normalized. objection: what
+        ids, places: as in `subtasks`; slots: those that the job has been granted; graph: normalized. objection: what
         else stands against it.
         """
         if objection:
@@ -97,7 +104,7 @@ class Adoption:
         for then, slot in zip(places, slots, strict=False):
             if then != slot.task_manager_id:
                 return "a task manager of the attempt is gone" if not then else f"{then} has no slot for it any more"
-        found, wanted = self.subtasks(attempt, places), subtasks(graph)
+        found, wanted = self.subtasks(ids, places), subtasks(graph)
         for key in wanted:
             name = f"{key[0]}-{key[1]}"
             if key not in found:
@@ -120,10 +127,6 @@ class Adoption:
 
 def _place(places: Sequence[str], index: int) -> str:
     return places[index] if 0 <= index < len(places) else ""
-
-
-def _number(progress: AttemptProgress) -> int:
-    return progress.attempt.attempt if progress.attempt is not None else 0
 
 
 def may_go_on(progress: AttemptProgress) -> bool:

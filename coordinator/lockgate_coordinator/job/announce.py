@@ -59,4 +59,4 @@ def _trigger(what: CheckpointTriggered, attempt: Attempt) -> list[Send]:
     )
     if what.unaligned:
         return attempt.to_all(body)
-    return [Send(name, body) for name in attempt.execution.source_task_managers()]
+    return attempt.to_sources(body)

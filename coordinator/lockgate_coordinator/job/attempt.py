@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from lockgate_proto.messages import (
@@ -12,6 +12,7 @@ from lockgate_proto.messages import (
     CancelAttempt,
     CheckpointCommitted,
     CheckpointMetadata,
+    DrainSources,
     FailureCause,
     FailurePlace,
     FirstRecord,
@@ -25,13 +26,16 @@ from lockgate_proto.messages import (
     SubtaskPhase,
     SubtaskProgress,
     SubtaskReport,
+    SubtaskState,
+    TriggerCheckpoint,
+    Vertex,
 )
 
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph, Phase, SubtaskKey
 from lockgate_coordinator.graph.shape import committers, source_vertices
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.deploy_size import check_size
-from lockgate_coordinator.job.effects import ControlBody, Emit, Reason, Send
+from lockgate_coordinator.job.effects import Emit, Reason, Send
 from lockgate_coordinator.job.events import (
     Committed,
     FirstRecordSeen,
@@ -78,23 +82,31 @@ class AttemptFailed:
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
 AttemptEffect = Send | Emit | AttemptFailed
+ToAttempt = CancelAttempt | DrainSources | NotifyCheckpointAborted | NotifyCheckpointComplete | TriggerCheckpoint
+"""Messages to all subtasks of one attempt on a task manager."""
 
 
 class Attempt:
     """An attempt from the grant of its slots to its end. Never revived: a restart makes a new one."""
 
-    def __init__(self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], token: int) -> None:
-        """graph: normalized. slots[i] takes subtask i of every vertex. token: for events."""
+    def __init__(
+        self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], token: int, numbers: Sequence[int] = ()
+    ) -> None:
+        """graph: normalized. slots[i] takes subtask i of every vertex. token: for events.
+
+        numbers: of the attempt in which the subtasks in slot i began; empty: all begin in this one.
+        """
         self.id = attempt
         self.deployed_ms: int | None = None
         self.running_ms: int | None = None
         self.restored_id = 0  # the checkpoint that it starts from
-        self.execution = ExecutionGraph(graph, attempt, slots)
+        self.execution = ExecutionGraph(graph, attempt, slots, numbers)
         self.sinks = committers(graph)
-        self._graph = graph
+        self.graph = graph
         self._token = token
         self.is_adopted = False  # whether an earlier leader has deployed it
         self._adopted: dict[SubtaskKey, SubtaskProgress] = {}  # until it is taken over
+        self._before: Attempt | None = None  # until it is deployed: the one whose subtasks run on in this one
         self._first_record: Emit | None = None
         self._has_output = False  # records of it are visible in a sink
         self._assigners: dict[str, SplitAssigner] = {}
@@ -118,7 +130,7 @@ class Attempt:
                 return self._on_lost(event)
             case Gone(name, gone):
                 text = f"all subtasks on {name} have ended"
-                return [AttemptFailed(FailureCause.FAULT, text)] if gone.attempt == self.id else []
+                return [AttemptFailed(FailureCause.FAULT, text)] if self.execution.runs(gone.attempt, name) else []
             case _:
                 assert_never(event)
 
@@ -128,11 +140,14 @@ class Attempt:
         metadata: the snapshot to start from. Raises SourceStateUnreadable, InFlightMisfit, DeployTooLarge,
         TooManyPartitions.
         """
-        check_in_flight(self._graph, metadata)
-        restore = redistribute(self._graph, metadata)
-        for vertex in source_vertices(self._graph):
-            own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
-            self._assigners[vertex.id] = SplitAssigner(vertex, self.id, own)
+        check_in_flight(self.graph, metadata)
+        restore = redistribute(self.graph, metadata)
+        before, self._before = self._before, None
+        for vertex in source_vertices(self.graph):
+            known = before._assigners.get(vertex.id) if before is not None else None
+            assigner = self._assigner(vertex, restore, known.next_round if known is not None else 1)
+            if known is not None and not assigner.carry_on(known):
+                self._assigners[vertex.id] = known
         self.deployed_ms = now_ms
         sends: list[Send] = []
         self.restored_id = metadata.checkpoint_id if metadata is not None else 0
@@ -140,14 +155,29 @@ class Attempt:
             check_size(body)
             sends.append(Send(name, body))
         for assigner in self._assigners.values():
-            sends += self._split_sends(assigner, assigner.deployed(now_ms))
+            if assigner.is_fresh:
+                sends += self._split_sends(assigner, assigner.deployed(now_ms))
         return sends
+
+    def _assigner(self, vertex: Vertex, restore: Mapping[SubtaskKey, SubtaskState], first_round: int) -> SplitAssigner:
+        own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
+        ids = {index: self.execution.id_of((vertex.id, index)) for index in range(vertex.parallelism)}
+        earlier = {index: known for index, known in ids.items() if known != self.id}
+        self._assigners[vertex.id] = assigner = SplitAssigner(vertex, self.id, own, first_round, earlier)
+        return assigner
+
+    def carry_on(self, before: Attempt) -> None:
+        """The subtasks of `before` that were not lost run on in this attempt, and only the others begin."""
+        self._before = before
+        self.execution.carry_on(before.execution)
+        stay = self.execution.begun_before()
+        self._committed = {key: number for key, number in before._committed.items() if key in stay}
 
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""
         self.is_adopted, self._adopted = True, dict(progress)
         for key, known in progress.items():
-            self.execution.advance(SubtaskId(self.id, *key), _PHASES[known.phase], now_ms)
+            self.execution.advance(SubtaskId(self.execution.id_of(key), *key), _PHASES[known.phase], now_ms)
             self._committed[key] = known.committed_id
         self._has_output = any(known.has_output for known in progress.values())
 
@@ -159,7 +189,7 @@ class Attempt:
         """
         completed_id = metadata.checkpoint_id if metadata is not None else 0
         sends: list[Send | Emit] = []
-        if metadata is not None and self.took(metadata):
+        if metadata is not None and any(self.took(key, metadata) for key in self.execution.subtasks):
             sends += self.to_all(NotifyCheckpointComplete(self.id, completed_id))
             self.restored_id = -self.id.attempt  # not known, and not that of another attempt
         else:
@@ -167,11 +197,9 @@ class Attempt:
         if newest_begun_id > completed_id:
             reason = "its leader has failed"
             sends += self.to_all(NotifyCheckpointAborted(self.id, newest_begun_id, reason, and_earlier=True))
-        restore = redistribute(self._graph, metadata)
-        for vertex in source_vertices(self._graph):
-            own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
-            first_round = (self._token % _TOKENS) * _ROUNDS + 1
-            self._assigners[vertex.id] = assigner = SplitAssigner(vertex, self.id, own, first_round)
+        restore = redistribute(self.graph, metadata)
+        for vertex in source_vertices(self.graph):
+            assigner = self._assigner(vertex, restore, (self._token % _TOKENS) * _ROUNDS + 1)
             for key, known in self._adopted.items():
                 if key[0] == vertex.id:
                     assigner.adopt(known)
@@ -188,8 +216,10 @@ class Attempt:
         Failures are not taken from there: their reports, which have the reason, come as well, or their consequences do.
         """
         effects: list[AttemptEffect] = []
-        for item in progress.subtasks if progress is not None else ():
-            subtask = SubtaskId(self.id, item.vertex_id, item.subtask)
+        if progress is None:
+            return effects
+        for item in progress.subtasks:
+            subtask = SubtaskId(progress.attempt, item.vertex_id, item.subtask)
             if not self.execution.runs_on(subtask, name):
                 continue
             effects += self._on_committed(CheckpointCommitted(subtask, item.committed_id, item.has_output))
@@ -199,7 +229,7 @@ class Attempt:
 
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted."""
-        times = [assigner.next_wake_ms() for assigner in self._assigners.values()]
+        times = [assigner.next_wake_ms() for assigner in self._assigning()]
         times.append(self._commit_deadline_ms)
         if self.deployed_ms is not None and self.running_ms is None:
             times.append(self.deployed_ms + DEPLOY_TIMEOUT_MS)
@@ -215,28 +245,48 @@ class Attempt:
         """True when a subtask has committed this checkpoint."""
         return self._committed.get(key, 0) >= checkpoint_id
 
-    def took(self, snapshot: CheckpointMetadata) -> bool:
-        """True for a snapshot of this attempt."""
-        return (snapshot.run_id, snapshot.attempt) == (self.id.run_id, self.id.attempt)
+    def took(self, key: SubtaskKey, snapshot: CheckpointMetadata) -> bool:
+        """True for a snapshot in which the subtask took part since it began.
+
+        The number in a snapshot is that of the whole job's newest attempt then, in which some subtasks did not begin.
+        """
+        return snapshot.run_id == self.id.run_id and self.execution.id_of(key).attempt <= snapshot.attempt
 
     def uncommitted(self, newest: CheckpointMetadata) -> tuple[SubtaskKey, ...]:
         """Sinks not known to have committed `newest`: a snapshot of this attempt, or the one it is restored from.
 
         A sink that has started has committed the snapshot that it was restored from.
         """
-        if self.took(newest):
-            return tuple(key for key in self.sinks if not self.has_committed(key, newest.checkpoint_id))
-        return tuple(key for key in self.sinks if not self.execution.started(key))
+        return tuple(key for key in self.sinks if not self._shows(key, newest))
 
-    def to_all(self, body: ControlBody, without: str = "") -> list[Send]:
-        """One message to every task manager of the attempt."""
-        return [Send(name, body) for name in self.execution.task_managers() if name != without]
+    def _shows(self, key: SubtaskKey, newest: CheckpointMetadata) -> bool:
+        if self.took(key, newest):
+            return self.has_committed(key, newest.checkpoint_id)
+        return self.execution.started(key)
+
+    def to_all(self, body: ToAttempt, without: str = "") -> list[Send]:
+        """One message to every task manager of the attempt; several where subtasks began in several attempts."""
+        return self.to([name for name in self.execution.task_managers() if name != without], body)
+
+    def to_sources(self, body: ToAttempt) -> list[Send]:
+        """The same to those that have a subtask of a source."""
+        return self.to(self.execution.source_task_managers(), body)
+
+    def to(self, names: Iterable[str], body: ToAttempt) -> list[Send]:
+        """The same to these task managers."""
+        return [
+            Send(name, body if known == self.id else replace(body, attempt=known))
+            for name in names
+            for known in self.execution.ids_on(name)
+        ]
 
     def cancel(self, reason: str, lost: str) -> list[Send]:
         """Cancels the attempt on every task manager except the lost one."""
+        body = CancelAttempt(attempt=self.id, reason=reason)
+        sends = self.to_all(body, without=lost)
         if self.deployed_ms is None and not self.is_adopted:
-            return []
-        return self.to_all(CancelAttempt(attempt=self.id, reason=reason), without=lost)
+            return [send for send in sends if send.body is not body]  # only what began earlier runs
+        return sends
 
     def owns(self, subtask: SubtaskId | None) -> bool:
         """True when the id names a subtask of this attempt."""
@@ -280,10 +330,14 @@ class Attempt:
         return [self._emit(kind, text), AttemptFailed(FailureCause.FAULT, text, event.task_manager_id, event.planned)]
 
     def _on_first_record(self, first: FirstRecord) -> list[AttemptEffect]:
-        if self._first_record is not None or not self.owns(first.subtask):
+        if self._first_record is not None or not self.owns(first.subtask) or not self._began_here(first.subtask):
             return []
         self._first_record = self._emit(JobEventKind.FIRST_RECORD, "", first.unix_us)
         return [self._first_record] if self.running_ms is not None else []
+
+    def _began_here(self, subtask: SubtaskId | None) -> bool:
+        """False for a subtask that has run on from an earlier attempt: what it does is no sign of a restart."""
+        return subtask is not None and subtask.attempt == self.id
 
     def early_record(self) -> list[Emit]:
         """The event of a first record that came before every subtask ran, as the attempt begins to run."""
@@ -291,7 +345,7 @@ class Attempt:
 
     def _on_splits(self, found: SplitsDiscovered, now_ms: int) -> list[AttemptEffect]:
         assigner = self._assigners.get(found.vertex_id)
-        if found.attempt != self.id or assigner is None:
+        if assigner is None or found.attempt != self.execution.id_of((found.vertex_id, assigner.lister)):
             return []
         if found.error and assigner.awaits(found):
             return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
@@ -303,7 +357,7 @@ class Attempt:
             return []
         key = (subtask.vertex_id, subtask.subtask)
         self._committed[key] = max(self._committed.get(key, 0), committed.checkpoint_id)
-        if self._has_output or not committed.has_output:
+        if self._has_output or not committed.has_output or not self._began_here(subtask):
             return []
         self._has_output = True
         return [self._emit(JobEventKind.FIRST_COMMIT, "")]
@@ -317,13 +371,17 @@ class Attempt:
             text = "the last checkpoint was not committed in time"
             return [AttemptFailed(FailureCause.FAULT, text)]
         effects: list[AttemptEffect] = []
-        for assigner in self._assigners.values():
+        for assigner in self._assigning():
             if assigner.overdue(now_ms):
-                place = self.execution.task_manager_of((assigner.vertex_id, 0))
+                place = self.execution.task_manager_of((assigner.vertex_id, assigner.lister))
                 text = f"{place} has not listed the splits of {assigner.vertex_id} within {DISCOVERY_TIMEOUT_MS} ms"
                 return [AttemptFailed(FailureCause.FAULT, text)]
             effects += self._split_sends(assigner, assigner.tick(now_ms))
         return effects
+
+    def _assigning(self) -> Iterable[SplitAssigner]:
+        """None while lost subtasks wait for their restart: what is found meanwhile could be theirs."""
+        return () if self.execution.has_lost else self._assigners.values()
 
     def _not_committed(self, checkpoint_id: int) -> tuple[SubtaskKey, ...]:
         return tuple(key for key in self.execution.subtasks if not self.has_committed(key, checkpoint_id))
@@ -335,6 +393,6 @@ class Attempt:
     def _split_sends(self, assigner: SplitAssigner, effects: list[SplitEffect]) -> list[Send]:
         sends = []
         for effect in effects:
-            index = effect.subtask if isinstance(effect, Assign) else 0
+            index = effect.subtask if isinstance(effect, Assign) else assigner.lister
             sends.append(Send(self.execution.task_manager_of((assigner.vertex_id, index)), effect.body))
         return sends

@@ -49,9 +49,10 @@ class JobCounters:
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
 
-    def restore(self, states: Iterable[SubtaskState]) -> None:
-        """Resets the counters to those of the states from which an attempt starts."""
-        self._latest = {(state.vertex_id, state.subtask): state.counters for state in states}
+    def restore(self, states: Iterable[SubtaskState], stay: Collection[SubtaskKey] = ()) -> None:
+        """Resets the counters to those of the states from which an attempt starts. stay: subtasks that run on."""
+        kept = {key: self._latest[key] for key in stay if key in self._latest}
+        self._latest = {(state.vertex_id, state.subtask): state.counters for state in states} | kept
         self._read = sum(map(self.read_in, self._latest.values()))
         self._ahead_reported |= {
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead

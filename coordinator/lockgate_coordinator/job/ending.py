@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from lockgate_proto.messages import JobFailure, JobGraph, JobRecord, JobResult
+from lockgate_proto.messages import AttemptId, JobFailure, JobGraph, JobRecord, JobResult
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints, retained_after_end
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
@@ -67,7 +67,7 @@ class Ending:
         self._last_commit: LastCommit | None = None
         self._lost = ""  # the task manager whose loss ends the job
         self._busy = ""  # what was at work when the attempt was torn down
-        self._stopping: set[str] = set()
+        self._stopping: set[tuple[str, AttemptId]] = set()  # what runs on which task manager
         self._deadline_ms = 0
         self._is_late = False  # subtasks have not stopped in time
         self._is_given = False
@@ -91,10 +91,10 @@ class Ending:
             case Reported() | Committed() | FirstRecordSeen() | SplitsFound():
                 pass
             case TaskManagerLost(name):
-                self._stopping.discard(name)
+                self._stopping = {item for item in self._stopping if item[0] != name}
             case Gone(name, gone):
-                if self._attempt is not None and gone.attempt == self._attempt.id:
-                    self._stopping.discard(name)
+                if gone.attempt is not None:
+                    self._stopping.discard((name, gone.attempt))
             case _:
                 assert_never(event)
         return self._last_commit.handle(event, now_ms) if self._last_commit is not None else []
@@ -127,7 +127,9 @@ class Ending:
         assert self._attempt is not None
         self._last_commit, self._busy, self.message = None, busy, "its end is being written"
         if self.outcome is Outcome.CANCELED:
-            self._stopping = set(self._attempt.execution.task_managers()) - {self._lost}
+            execution = self._attempt.execution
+            names = (name for name in execution.task_managers() if name != self._lost)
+            self._stopping = {(name, known) for name in names for known in execution.ids_on(name)}
             self._deadline_ms = now_ms + CANCEL_TIMEOUT_MS
 
     def next_wake_ms(self) -> int | None:

@@ -7,6 +7,7 @@ none --request, begin--> current, not deployed --deploy--> current --tear_down--
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import assert_never
 
 from lockgate_proto.messages import (
@@ -33,6 +34,7 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
+from lockgate_coordinator.graph.regions import connection
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job.adoption import Adoption, is_wanted
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
@@ -65,6 +67,7 @@ from lockgate_coordinator.job.trace import Starts
 
 TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
+_MAX_LISTED = 8
 _RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
 """How long a new leader waits for the task managers of the last attempt to register; longer as long as it may go on."""
 
@@ -96,9 +99,10 @@ class JobAttempts:
         self._record = record
         self._request = 0
         self._at_work = AtWork()
-        self._stale = AttemptId(record.job_key, record.run_id, 0)  # the last attempt of earlier leaders
+        self._stale: tuple[AttemptId, ...] = ()  # by slot: the last attempt of earlier leaders, where it began
         self._stale_places: set[str] = set()  # where it may still run
         self._replaced: ExecutionGraph | None = None  # the last attempt of this leader that was torn down
+        self._is_part = False  # or only some of its slots
         self._found_places: tuple[str, ...] = ()  # of the last attempt of earlier leaders
         self._is_known = False  # whether there was one, until `recovered`
         # Until the first attempt of this leader begins.
@@ -108,7 +112,8 @@ class JobAttempts:
         """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
         self._addresses = {found.task_manager_id: found.exchange_address for found in last.addresses}
-        self._stale = AttemptId(self._record.job_key, self._record.run_id, last.attempt)
+        numbers = last.slot_attempts or (last.attempt,) * len(last.task_manager_ids)
+        self._stale = tuple(AttemptId(self._record.job_key, self._record.run_id, number) for number in numbers)
         self._stale_places = set(last.task_manager_ids) - {""}
         self._found_places = last.task_manager_ids
         self._is_known = True
@@ -118,7 +123,8 @@ class JobAttempts:
         """The stored record of the newest attempt."""
         found = tuple(TaskManagerAddress(name, address) for name, address in self._addresses.items())
         moves = self.stragglers.moves
-        return AttemptRecord(self.number, self.places, self.token, self.restarts, moves, failures, found)
+        numbers = self.current.execution.numbers() if self.current is not None else ()
+        return AttemptRecord(self.number, self.places, self.token, self.restarts, moves, failures, found, numbers)
 
     def all_run(self) -> list[Emit]:
         """The events when every subtask of the current attempt runs: that, and the first record if it came before."""
@@ -145,11 +151,21 @@ class JobAttempts:
         self._request += 1
         slots, avoided = slots_needed(self.graph), self.stragglers.avoided(now_ms)
         if not is_first:
-            return RequestSlots(self._request, slots, self.places, avoided=avoided)
+            keeps = self.current is not None
+            return RequestSlots(self._request, slots, self.places, avoided=avoided, keeps=keeps)
         may_adopt = self._adoption is not None and self._is_known and "" not in self.places
         running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)
-        addresses = tuple(self._addresses.items())
-        return RequestSlots(self._request, slots, self.places, _RESTART_GRACE_MS, avoided, *running, addresses)
+        oldest = min((known.attempt for known in self._stale), default=self.number)
+        return RequestSlots(
+            self._request,
+            slots,
+            self.places,
+            _RESTART_GRACE_MS,
+            avoided,
+            *running,
+            tuple(self._addresses.items()),
+            running_since=oldest if may_adopt and oldest < self.number else 0,
+        )
 
     def awaits(self, answer: SlotsOffered | SlotsMissing) -> bool:
         """True for an answer to the newest request."""
@@ -159,25 +175,33 @@ class JobAttempts:
         """Begins the next attempt on the granted slots, or adopts the last one of earlier leaders, which still runs.
 
         objection: why that one cannot go on, "" for no reason. Returns the state of the job that follows; None when the
-        offer is stale, or too small.
+        offer is stale, or too small. RESTARTING: subtasks that run on are not in these slots.
         """
         if not self.awaits(offer) or len(offer.slots) < slots_needed(self.graph):
             return None
+        if self.current is not None and not self.current.execution.fits(offer.slots):
+            return JobState.RESTARTING
         adoption, self._adoption = self._adoption if self._is_known else None, None
         known, self._not_adopted = None, ""
         if adoption is not None:
             known = adoption.subtasks(self._stale, self.places)
             self._not_adopted = adoption.problem(self._stale, self.places, self.graph, offer.slots, objection)
-        if known is None or self._not_adopted:
+        is_adopted = known is not None and not self._not_adopted
+        if not is_adopted:
             self.restarts += bool(self.number and self.is_counted)
             self.number += 1
         self.is_counted = True
         self.places = tuple(slot.task_manager_id for slot in offer.slots)
         self._addresses = {slot.task_manager_id: slot.exchange_address for slot in offer.slots}
-        attempt = AttemptId(self._record.job_key, self._record.run_id, self.number)
-        self.current = Attempt(self.graph, attempt, offer.slots, self.token)
+        attempt, before = AttemptId(self._record.job_key, self._record.run_id, self.number), self.current
+        numbers = tuple(known.attempt for known in self._stale) if is_adopted else ()
+        if before is not None:
+            numbers = before.execution.continued(self.number)
+        self.current = Attempt(self.graph, attempt, offer.slots, self.token, numbers)
         self._at_work.clear()
-        if known is None or self._not_adopted:
+        if before is not None:
+            self.current.carry_on(before)
+        if known is None or not is_adopted:
             return JobState.DEPLOYING
         self.current.adopt(known, now_ms)
         for key, item in known.items():
@@ -215,9 +239,9 @@ class JobAttempts:
         except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
             return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
         left = self.counters.read()
-        self.count_from(metadata)
+        self.counters.restore(counted(self.graph, metadata).values(), self.current.execution.begun_before())
         self.read_again.restored(left, self.counters.read())
-        replaced_on = self.current.execution.task_managers()
+        replaced_on = tuple(send.task_manager_id for send in sends)
         return [*self.cancel_stale("replaced by a new attempt", replaced_on), *sends]
 
     def running(self, stopped_with: int, now_ms: int) -> AttemptRunning:
@@ -226,7 +250,10 @@ class JobAttempts:
         self.current.running_ms, execution = now_ms, self.current.execution
         self.stragglers.running(execution.places(), now_ms, is_adopted=self.current.is_adopted)
         shapes, is_adopted = vertex_shapes(self.graph), self.current.is_adopted
-        return AttemptRunning(self.current.id, execution.subtasks, shapes, stopped_with, self.places, is_adopted)
+        numbers = execution.numbers()
+        return AttemptRunning(
+            self.current.id, execution.subtasks, shapes, stopped_with, self.places, is_adopted, numbers
+        )
 
     def count_from(self, metadata: CheckpointMetadata | None) -> None:
         """Resets the counters to those of this snapshot."""
@@ -282,7 +309,8 @@ class JobAttempts:
                 name, Reported(SubtaskReport(SubtaskId(attempt=AttemptId() as attempt) as subtask, counters=counters))
             ) if counters and self._ran_on(subtask, name):
                 key = (subtask.vertex_id, subtask.subtask)
-                if self.current is None or self.current.deployed_ms is None:
+                current = self.current
+                if current is None or current.deployed_ms is None or current.execution.has_lost:
                     self.counters.update(key, SubtaskCounters(subtask, counters))
                 elif attempt.attempt < self.number:
                     self.read_again.ended(key, self.counters.read_in(counters))
@@ -290,9 +318,10 @@ class JobAttempts:
     def _ran_on(self, subtask: SubtaskId, name: str) -> bool:
         """Whether the replaced attempt had this subtask on this task manager."""
         if self._replaced is not None:
-            return self._replaced.runs_on(subtask, name)
-        known = subtask.vertex_id in self._vertices and 0 <= subtask.subtask < len(self._found_places)
-        return known and subtask.attempt == self._stale and self._found_places[subtask.subtask] == name
+            return (self._replaced.was_lost_on if self._is_part else self._replaced.runs_on)(subtask, name)
+        index = subtask.subtask
+        known = subtask.vertex_id in self._vertices and 0 <= index < min(len(self._found_places), len(self._stale))
+        return known and subtask.attempt == self._stale[index] and self._found_places[index] == name
 
     def is_current(self, report: TaskManagerReport) -> bool:
         """True when the report names the current attempt."""
@@ -315,7 +344,7 @@ class JobAttempts:
         effects: list[AttemptEffect | Relocation] = [
             self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
         ]
-        if attempt.running_ms is None or execution.all_exhausted or self.is_ending:
+        if attempt.running_ms is None or execution.all_exhausted or execution.has_lost or self.is_ending:
             return effects
         for key, report in reports:
             if report.effort is not None:
@@ -331,34 +360,61 @@ class JobAttempts:
         """The operator calls that had not returned at the last heartbeat, as a sentence; "" for none."""
         return self._at_work.sentence(self.current.execution.task_manager_of) if self.current is not None else ""
 
-    def tear_down(self, reason: str, lost: str, newest: CheckpointMetadata | None) -> list[Send]:
+    def tear_down(
+        self, reason: str, lost: str, newest: CheckpointMetadata | None, part: Collection[int], now_ms: int
+    ) -> list[Send | Emit]:
         """Cancels the attempt on every task manager except the lost one: later reports of it are ignored.
 
-        newest: the snapshot that the next attempt would start from.
+        newest: the snapshot that the next attempt would start from. part: only in these slots; empty: all.
         """
+        if part:
+            return self._lose(part, reason, lost, now_ms)
         attempt, self.current = self.current, None
         if attempt is None:
             return []
-        self._replaced = attempt.execution
+        self._replaced, self._is_part = attempt.execution, False
         if newest is not None and not attempt.uncommitted(newest):
             self.committed_id = newest.checkpoint_id
-        return attempt.cancel(reason, lost)
+        return [*attempt.cancel(reason, lost)]
 
     def drain_sources(self) -> list[Send]:
         """Orders its sources to stop reading."""
         assert self.current is not None
-        names = self.current.execution.source_task_managers()
-        return [Send(name, DrainSources(self.current.id)) for name in names]
+        return self.current.to_sources(DrainSources(self.current.id))
+
+    def _lose(self, part: Collection[int], reason: str, lost: str, now_ms: int) -> list[Send | Emit]:
+        """Ends its subtasks in these slots, which are to begin again while the others run on."""
+        assert self.current is not None
+        execution = self._replaced = self.current.execution
+        self._is_part = True
+        found = execution.lose(part, now_ms)
+        cancels = [
+            Send(name, CancelAttempt(known, reason, slots=tuple(slots)))
+            for (name, known), slots in found.items()
+            if name != lost
+        ]
+        names = sorted(f"{key[0]}-{key[1]}" for key in execution.subtasks if execution.is_lost(key))
+        more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+        restarts = "restarts" if len(names) == 1 else "restart"
+        count = f"{len(names)} of {len(execution.subtasks)} subtasks"
+        text = f"only {', '.join(names[:_MAX_LISTED])}{more} {restarts}, {count}: {reason}"
+        return [*cancels, self.event(JobEventKind.RESTART_EXTENT, text)]
+
+    def restart_whole(self, because: str) -> list[Emit]:
+        """Says why all restarts, of a job of which a part could; "" for no reason."""
+        if not because or connection(self.graph):
+            return []
+        return [self.event(JobEventKind.RESTART_EXTENT, f"the whole job restarts: {because}")]
 
     # earlier attempts
 
     def _still_running(self, event: StillRunning, now_ms: int) -> list[AttemptEffect | Relocation]:
         """Cancels what a task manager still runs, unless it is the current attempt or the next Deploy replaces it."""
         attempt, name = self.current, event.task_manager_id
-        if attempt is not None and event.attempt == attempt.id:
+        if attempt is not None and attempt.execution.runs(event.attempt, name):
             return [*attempt.registered(name, event.progress, now_ms)] if not self.is_ending else []
-        is_used = attempt is not None and attempt.execution.uses(name)
-        is_stale = event.attempt == self._stale and name in self._stale_places
+        is_used = attempt is not None and attempt.execution.runs(attempt.id, name)
+        is_stale = event.attempt in self._stale and name in self._stale_places
         if not self.is_ending and (is_used or is_stale):
             return []
         return [Send(name, CancelAttempt(attempt=event.attempt, reason="this attempt is over"))]
@@ -366,7 +422,9 @@ class JobAttempts:
     def cancel_stale(self, reason: str, replaced_on: tuple[str, ...] = ()) -> list[Send]:
         """Cancels, once, the attempt of earlier leaders wherever no Deploy replaces it."""
         places, self._stale_places = self._stale_places - set(replaced_on), set()
-        return [Send(name, CancelAttempt(attempt=self._stale, reason=reason)) for name in sorted(places)]
+        stale = {(name, known) for name, known in zip(self._found_places, self._stale, strict=False) if name in places}
+        found = sorted(stale, key=lambda item: (item[0], item[1].attempt))
+        return [Send(name, CancelAttempt(attempt=known, reason=reason)) for name, known in found]
 
 
 def _ahead(operator: OperatorStatus) -> str:

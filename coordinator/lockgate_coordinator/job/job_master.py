@@ -1,9 +1,9 @@
 """One job under one leader: from the grant to the job's end or the leader's.
 
 Dispatches events to the parts of a job, and carries out their answers. Each part has its own state: restore.py (what
-the leader found), attempts.py (the current and the next attempt), restart.py (what follows a failure),
-checkpoint/coordinator.py, orders.py (orders of clients), record_writer.py and ending.py (the end of the job). The
-states of the job are drawn in job_state.py.
+the leader found), job_attempts.py (the current and the next attempt), restart.py and extent.py (what follows a
+failure), checkpoint/coordinator.py, orders.py (orders of clients), record_writer.py and ending.py (the end of the job).
+The states of the job are drawn in job_state.py.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
 from lockgate_coordinator.job.deploy_size import deploy_problem
 from lockgate_coordinator.job.ending import Ending, TearDown, WriteResult
+from lockgate_coordinator.job.extent import ALL, Slots, extent
 from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.life import JobLife
@@ -46,7 +47,7 @@ from lockgate_coordinator.job.orders import (
     refused,
 )
 from lockgate_coordinator.job.record_writer import RecordWriter
-from lockgate_coordinator.job.restart import GiveUp, Restarts
+from lockgate_coordinator.job.restart import AT_ONCE, GiveUp, RestartAfter, Restarts
 from lockgate_coordinator.job.restore import recovery_problem, taken_over
 from lockgate_coordinator.job.stragglers import Relocation
 from lockgate_coordinator.job.view import job_status
@@ -262,13 +263,14 @@ class JobMaster:
     def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:
         if self._snapshots is None or self._ending is not None or self._life.state is not m.JobState.WAITING_FOR_SLOTS:
             return
-        objection = self._orders.objection(self._snapshots.completed)
-        if (state := self._attempts.begin(event, objection, now_ms)) is not None:
+        state = self._attempts.begin(event, self._orders.objection(self._snapshots.completed), now_ms)
+        if state is m.JobState.RESTARTING:
+            self._restart("the slots of subtasks that run on are gone", now_ms)
+        elif state is not None:
             self._move(state, now_ms)
             self._out += self._attempts.adoption_event()
             self._life.message = "its attempt record is being written"
-            record = self._attempts.record(self._restarts.stored())
-            self._writer.want(effects.PersistAttempt(record), now_ms)
+            self._writer.want(effects.PersistAttempt(self._attempts.record(self._restarts.stored())), now_ms)
 
     def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
         if self._snapshots is not None and self._attempts.awaits_record(event):
@@ -289,8 +291,7 @@ class JobMaster:
         if counts is not None:
             self._on(counts, now_ms)
         elif self._attempts.is_current(event):
-            name, kind = event.task_manager_id, type(event.report).__name__
-            self._life.note(f"{name} sent a {kind} of others: ignored", now_ms)
+            self._life.note(f"{event.task_manager_id} sent a {type(event.report).__name__} of others: ignored", now_ms)
 
     def _on_report(self, event: TaskManagerEvent, now_ms: int) -> None:
         if self._ending is not None:
@@ -312,7 +313,7 @@ class JobMaster:
             return
         stragglers.moved(relocation, now_ms)
         self._emit(m.JobEventKind.SUBTASK_MOVED, relocation.text)
-        self._restart(relocation.text, now_ms, is_counted=False)
+        self._restart(relocation.text, now_ms)
         self._attempts.places = relocation.places
 
     # clients and ZooKeeper
@@ -352,17 +353,14 @@ class JobMaster:
         if self._ending is not None:
             return
         if self._attempts.current is not None:
-            self._restart("the job continues at another parallelism", now_ms, is_counted=False)
+            self._restart("the job continues at another parallelism", now_ms)
         elif self._life.state is m.JobState.WAITING_FOR_SLOTS:
             self._request_slots(now_ms)
 
     # checkpoints
 
     def _to_snapshots(self, event: ce.CheckpointEvent, now_ms: int) -> None:
-        snapshots = self._snapshots
-        if snapshots is None:
-            return
-        if wanted := snapshots.handle(event, now_ms):
+        if self._snapshots is not None and (wanted := self._snapshots.handle(event, now_ms)):
             # TooManyFailures comes last: it ends the attempt to which the others belong.
             self._carry_out(sorted(wanted, key=lambda effect: isinstance(effect, TooManyFailures)), now_ms)
 
@@ -422,7 +420,7 @@ class JobMaster:
         snapshots, alive = self._snapshots, self._ending or self._attempts.current
         parts = (self._writer, self._orders.writer, self._restarts.storage, snapshots, alive)
         times = [part.next_wake_ms() for part in parts if part is not None]
-        if snapshots is not None and alive is None and self._may_restart(snapshots):
+        if snapshots is not None and self._ending is None and self._may_restart(snapshots):
             times.append(self._restart_at_ms)
         return min((at for at in times if at is not None), default=None)
 
@@ -430,7 +428,7 @@ class JobMaster:
 
     def _fail(self, failed: AttemptFailed, now_ms: int) -> None:
         attempt = self._attempts.current
-        if self._ending is not None or attempt is None:
+        if self._ending is not None or attempt is None or self._snapshots is None:
             return
         decided = self._restarts.failed(failed, attempt, now_ms)
         if not failed.planned:
@@ -439,15 +437,19 @@ class JobMaster:
         if isinstance(decided, GiveUp):
             self._end(Ending(Outcome.FAILED, decided.reason, keep_all=decided.keep_all), now_ms, failed)
         else:
-            self._restart(failed.text, now_ms, failed.lost, decided.delay_ms, is_counted=decided.is_counted)
+            part, because = extent(failed, attempt, self._life.state, self._snapshots, self._orders)
+            self._out += self._attempts.restart_whole(because)
+            self._restart(failed.text, now_ms, decided, failed.lost, part)
 
-    def _restart(self, reason: str, now_ms: int, lost: str = "", delay_ms: int = 0, *, is_counted: bool = True) -> None:
-        """Schedules the next attempt, once every outcome is known and the delay is over. is_counted: as a restart."""
-        self._tear_down(reason, now_ms, lost)
-        self._attempts.is_counted = is_counted
+    def _restart(
+        self, reason: str, now_ms: int, after: RestartAfter = AT_ONCE, lost: str = "", part: Slots = ALL
+    ) -> None:
+        """Schedules the next attempt, once every outcome is known and the delay is over. part: see `_tear_down`."""
+        self._tear_down(reason, now_ms, lost, part)
+        self._attempts.is_counted = after.is_counted
         self._move(m.JobState.RESTARTING, now_ms)
-        self._restart_at_ms = now_ms + delay_ms
-        self._life.message = f"{reason}; the next attempt comes {delay_ms} ms after that"
+        self._restart_at_ms = now_ms + after.delay_ms
+        self._life.message = f"{reason}; the next attempt comes {after.delay_ms} ms after that"
 
     def _end(self, ending: Ending, now_ms: int, failed: AttemptFailed | None = None) -> None:
         """Begins the end of the job. failed: the failure of the attempt that causes it, if any."""
@@ -467,12 +469,12 @@ class JobMaster:
             self._tear_down(ending.reason, now_ms)
         self._out += self._attempts.cancel_stale(ending.reason)
 
-    def _tear_down(self, reason: str, now_ms: int, lost: str = "") -> None:
-        """Cancels the current attempt everywhere: later reports of it are ignored."""
+    def _tear_down(self, reason: str, now_ms: int, lost: str = "", part: Slots = ALL) -> None:
+        """Cancels the current attempt everywhere, and ignores later reports of it; or only its part in these slots."""
         self._writer.drop(now_ms)
         newest = self._snapshots.completed.restore_point if self._snapshots is not None else None
-        self._out += self._attempts.tear_down(reason, lost, newest)
-        self._to_snapshots(ce.AttemptEnded(reason), now_ms)
+        self._out += self._attempts.tear_down(reason, lost, newest, part, now_ms)
+        self._to_snapshots(ce.AttemptEnded(reason, in_part=bool(part)), now_ms)
 
     def _write_result(self, now_ms: int) -> None:
         if self._ending is not None and self._snapshots is not None:
@@ -481,8 +483,7 @@ class JobMaster:
             self._writer.want(effects.PersistResult(result), now_ms)
 
     def _on_result_persisted(self, now_ms: int) -> None:
-        wanted = self._writer.wanted
-        if self._ending is None or not isinstance(wanted, effects.PersistResult):
+        if self._ending is None or not isinstance(wanted := self._writer.wanted, effects.PersistResult):
             return
         self._writer.drop(now_ms)
         if self._attempts.current is not None:

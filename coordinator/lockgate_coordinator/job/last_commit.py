@@ -30,7 +30,7 @@ class LastCommit:
         """
         self._attempt = attempt
         self._committed_id = committed_id
-        self._unable: set[SubtaskKey] = set()
+        self._unable = {key for key in attempt.sinks if attempt.execution.is_lost(key)}
         self._snapshot: CheckpointMetadata | None = None
         self._is_settled = False
         self._is_cancel = failed is None
@@ -60,10 +60,11 @@ class LastCommit:
         if self._is_settled:
             return []
         self._is_settled, self._snapshot = True, newest
-        if newest is None or not self._attempt.took(newest):
+        if newest is None:
             return []
         body = NotifyCheckpointComplete(self._attempt.id, newest.checkpoint_id)
-        return [Send(name, body) for name in sorted({self._place(key) for key in self._missing()})]
+        names = sorted({self._place(key) for key in self._missing() if self._attempt.took(key, newest)})
+        return self._attempt.to(names, body)
 
     def is_over(self, now_ms: int) -> bool:
         """True when no sink has anything to commit any more, or the deadline has passed."""
@@ -100,9 +101,13 @@ class LastCommit:
     def _awaited(self) -> tuple[SubtaskKey, ...]:
         """Those of them that may still commit it. If a restore failed, the others are not waited for."""
         newest = self._snapshot
-        if newest is None or not (self._is_cancel or self._attempt.took(newest)):
+        if newest is None:
             return ()
-        return tuple(key for key in self._missing() if key not in self._unable)
+        return tuple(
+            key
+            for key in self._missing()
+            if key not in self._unable and (self._is_cancel or self._attempt.took(key, newest))
+        )
 
     def _drop(self, failed: AttemptFailed) -> None:
         self._unable.update(

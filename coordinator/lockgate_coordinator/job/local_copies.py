@@ -50,9 +50,12 @@ class Copies:
 def copies(
     attempts: JobAttempts, completed: CompletedCheckpoints | None, free_slots: Mapping[str, int]
 ) -> Copies | None:
-    """None unless the job asks for copies and has a snapshot. free_slots: by task manager id."""
+    """None unless the job asks for copies, has a snapshot, and has lost no part that it waits to restart.
+
+    free_slots: by task manager id.
+    """
     attempt, snapshot = attempts.current, completed.restore_point if completed is not None else None
-    if not attempts.graph.standby_replicas or attempt is None or snapshot is None:
+    if not attempts.graph.standby_replicas or attempt is None or snapshot is None or attempt.execution.has_lost:
         return None
     mine = set(attempt.execution.task_managers())
     spares = sorted(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, FailurePlace, SplitRange, SubtaskId
+from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, FailurePlace, SplitRange
 
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_coordinator.job.events import (
@@ -74,10 +74,9 @@ def accepted(report: Report, task_manager_id: str, execution: ExecutionGraph) ->
         case Acknowledged(body):
             return report if execution.runs_on(body.subtask, task_manager_id) and _is_its_own(body) else None
         case SplitsFound(found):
-            lister = SubtaskId(attempt=found.attempt, vertex_id=found.vertex_id, subtask=0)
-            return report if execution.runs_on(lister, task_manager_id) else None
+            return report if execution.lists(found.vertex_id, found.attempt, task_manager_id) else None
         case Gone(gone=gone):
-            return report if gone.attempt == execution.attempt and execution.uses(task_manager_id) else None
+            return report if execution.runs(gone.attempt, task_manager_id) else None
         case CountersReported(counters):
             own = tuple(counter for counter in counters if execution.runs_on(counter.subtask, task_manager_id))
             return replace(report, counters=own) if own else None

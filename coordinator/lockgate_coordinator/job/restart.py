@@ -77,6 +77,9 @@ class RestartAfter:
     is_counted: bool = True
 
 
+AT_ONCE = RestartAfter(0, is_counted=False)
+
+
 @dataclass(frozen=True, slots=True)
 class GiveUp:
     """No restart follows; `reason` is a sentence. keep_all: every checkpoint stays."""

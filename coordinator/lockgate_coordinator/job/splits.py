@@ -6,7 +6,8 @@
 
 A split belongs to one subtask for the attempt and is in that subtask's snapshots from then on. After a restore the
 known splits are the union of the restored SourceStates: splits that were assigned after the barrier are not in them, so
-they are discovered and assigned again.
+they are discovered and assigned again. When only some subtasks restart, the splits that the others have been assigned
+since are known as well: see `carry_on`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ ALLOWED: Mapping[SplitPhase, frozenset[SplitPhase]] = {
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """Send this to the task manager of subtask 0 of the vertex."""
+    """Send this to the task manager of the vertex's subtask `lister`."""
 
     body: DiscoverSplits
 
@@ -84,15 +85,24 @@ class SplitAssigner:
     """The splits of one source vertex in one attempt."""
 
     def __init__(
-        self, vertex: Vertex, attempt: AttemptId, restored: Mapping[int, SubtaskState], first_round: int = 1
+        self,
+        vertex: Vertex,
+        attempt: AttemptId,
+        restored: Mapping[int, SubtaskState],
+        first_round: int = 1,
+        earlier: Mapping[int, AttemptId] | None = None,
     ) -> None:
         """vertex: its first operator is the source. restored: subtask index to its part of the snapshot.
 
-        first_round: number of the first request; no other leader uses it or a higher one. Raises SourceStateUnreadable.
+        first_round: number of the first request; no other leader uses it or a higher one. earlier: subtask index to the
+        attempt in which it began, if not in this one. Raises SourceStateUnreadable.
         """
         self.vertex_id = vertex.id
         self._vertex = vertex
         self._attempt = attempt
+        self._earlier = dict(earlier or {})
+        # Whose task manager lists splits: one of the newest, which has not listed any yet that others were to get.
+        self.lister = max(range(vertex.parallelism), key=lambda index: (self._id_of(index).attempt, -index))
         self._phase = SplitPhase.FRESH
         self._poll_at_ms: int | None = None
         self._answer_by_ms = 0  # while DISCOVERING
@@ -100,7 +110,7 @@ class SplitAssigner:
         self._round = first_round - 1  # of the last request
         self._running: set[int] = set()
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}  # by split, the subtask that has it
         self._files: list[StateHandle] = []
         self._closed: set[int] = set()
         self._informed: set[int] = set()  # subtasks that have splits, or were notified that they have none
@@ -113,7 +123,7 @@ class SplitAssigner:
     def _restore(self, index: int, state: SourceState, files: Sequence[StateHandle]) -> None:
         """files: further splits with nothing left to read, which only task managers read."""
         self._files += files
-        self._known.update(split.split for split in state.splits)
+        self._known.update((split.split, index) for split in state.splits)
         self._load[index] = sum(remaining(split) for split in state.splits)
         self._count[index] = len(state.splits)
         if state.splits or files:
@@ -125,13 +135,40 @@ class SplitAssigner:
         """A subtask has had splits from an earlier leader, beyond those of the snapshot."""
         index = progress.subtask
         new = [split for split in progress.assigned if split.split not in self._known]
-        self._known.update(split.split for split in new)
+        self._known.update((split.split, index) for split in new)
         self._load[index] += sum(remaining(split) for split in new)
         self._count[index] += len(new)
         if progress.has_assigned:
             self._informed.add(index)
         if progress.complete:
             self._closed.add(index)
+
+    @property
+    def next_round(self) -> int:
+        """Number of the request after the last one."""
+        return self._round + 1
+
+    @property
+    def is_fresh(self) -> bool:
+        """True until `deployed`."""
+        return self._phase is SplitPhase.FRESH
+
+    def carry_on(self, before: SplitAssigner) -> bool:
+        """Subtasks that began in earlier attempts keep what they were assigned since the snapshot. Before `deployed`.
+
+        before: the assigner of the attempt that this one replaces. False when all run on, and it remains in charge.
+        """
+        stay = self._earlier.keys()
+        if len(stay) == self._vertex.parallelism:
+            return False
+        self._known.update((split, index) for split, index in before._known.items() if index in stay)
+        for index in stay:
+            self._load[index], self._count[index] = before._load[index], before._count[index]
+            self._outbox[index] = before._outbox[index]
+        self._closed |= before._closed & stay
+        self._informed |= before._informed & stay
+        self._running |= before._running & stay
+        return True
 
     def deployed(self, now_ms: int) -> list[SplitEffect]:
         """The attempt is deployed, or adopted: discovers splits, unless every subtask's list of splits is complete.
@@ -194,7 +231,11 @@ class SplitAssigner:
         is_first = self._round == self._first_round  # later, the task manager has found the others itself
         known = tuple(sorted(self._known)) if is_first else ()
         files = tuple(self._files) if is_first else ()
-        return [Discover(DiscoverSplits(self._attempt, self.vertex_id, known, self._round, files))]
+        lister = self._id_of(self.lister)
+        return [Discover(DiscoverSplits(lister, self.vertex_id, known, self._round, files))]
+
+    def _id_of(self, index: int) -> AttemptId:
+        return self._earlier.get(index, self._attempt)
 
     def _generate(self, source: GeneratorSource) -> list[SplitEffect]:
         """Partition i goes to subtask i modulo parallelism, in every attempt."""
@@ -225,13 +266,13 @@ class SplitAssigner:
         """Sends the shares. Subtasks without splits are notified, and become idle, once any subtask has a split."""
         is_any = bool(self._known or self._files) or any(shares.values())
         for index, share in shares.items():
-            self._known.update(split.split for split in share)
+            self._known.update((split.split, index) for split in share)
             if not share and not complete and (index in self._informed or not is_any):
                 continue
             self._informed.add(index)
             if complete:
                 self._closed.add(index)
-            subtask = SubtaskId(attempt=self._attempt, vertex_id=self.vertex_id, subtask=index)
+            subtask = SubtaskId(attempt=self._id_of(index), vertex_id=self.vertex_id, subtask=index)
             self._outbox[index].append(AssignSplits(subtask=subtask, splits=tuple(share), complete=complete))
 
     def _open(self) -> tuple[int, ...]:

@@ -384,7 +384,7 @@ class JobOrders(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "addresses", "format_version")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "addresses", "slot_attempts", "format_version")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -392,6 +392,7 @@ class AttemptRecord(_message.Message):
     MOVES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    SLOT_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -400,8 +401,9 @@ class AttemptRecord(_message.Message):
     moves: _containers.RepeatedCompositeFieldContainer[StragglerMove]
     failures: _containers.RepeatedCompositeFieldContainer[RecurringFailure]
     addresses: _containers.RepeatedCompositeFieldContainer[TaskManagerAddress]
+    slot_attempts: _containers.RepeatedScalarFieldContainer[int]
     format_version: int
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[TaskManagerAddress, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[TaskManagerAddress, _Mapping]]] = ..., slot_attempts: _Optional[_Iterable[int]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class TaskManagerAddress(_message.Message):
     __slots__ = ("task_manager_id", "exchange_address")

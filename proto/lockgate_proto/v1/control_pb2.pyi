@@ -415,20 +415,22 @@ class Layout(_message.Message):
     def __init__(self, graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Deploy(_message.Message):
-    __slots__ = ("attempt", "restore", "restored_checkpoint_id", "checkpoint_directory", "layout", "cause_id")
+    __slots__ = ("attempt", "restore", "restored_checkpoint_id", "checkpoint_directory", "layout", "cause_id", "beside")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     RESTORED_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     restore: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.SubtaskState]
     restored_checkpoint_id: int
     checkpoint_directory: str
     layout: bytes
     cause_id: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ..., layout: _Optional[bytes] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    beside: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., restore: _Optional[_Iterable[_Union[_checkpoint_pb2.SubtaskState, _Mapping]]] = ..., restored_checkpoint_id: _Optional[int] = ..., checkpoint_directory: _Optional[str] = ..., layout: _Optional[bytes] = ..., cause_id: _Optional[str] = ..., beside: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PrepareJob(_message.Message):
     __slots__ = ("attempt", "graph", "slots")
@@ -463,14 +465,16 @@ class CopiesKept(_message.Message):
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., checkpoint_id: _Optional[int] = ..., files: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class CancelAttempt(_message.Message):
-    __slots__ = ("attempt", "reason", "cause_id")
+    __slots__ = ("attempt", "reason", "cause_id", "slots")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     attempt: AttemptId
     reason: str
     cause_id: str
-    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ...) -> None: ...
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DrainSources(_message.Message):
     __slots__ = ("attempt", "cause_id")

@@ -64,6 +64,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ATTEMPT_ADOPTED: _ClassVar[JobEventKind]
     ATTEMPT_NOT_ADOPTED: _ClassVar[JobEventKind]
     FIRST_COMMIT: _ClassVar[JobEventKind]
+    RESTART_EXTENT: _ClassVar[JobEventKind]
 JOB_STATE_UNSPECIFIED: JobState
 WAITING_FOR_SLOTS: JobState
 DEPLOYING: JobState
@@ -107,6 +108,7 @@ RECORDS_AHEAD: JobEventKind
 ATTEMPT_ADOPTED: JobEventKind
 ATTEMPT_NOT_ADOPTED: JobEventKind
 FIRST_COMMIT: JobEventKind
+RESTART_EXTENT: JobEventKind
 
 class SubmitRequest(_message.Message):
     __slots__ = ("job_key", "graph", "restore_from", "allow_unmatched_state", "trust_snapshot")

@@ -118,6 +118,16 @@ class DeployedAttempt:
             self.is_canceled = True
             end_in_background(tuple(self.tasks.values()), self._name)
 
+    def cancel_part(self, slots: frozenset[int], cause_id: str) -> None:
+        """Ends the subtasks in some slots, of which no new leader needs to know; the others run on. Idempotent."""
+        part = tuple(task for task in self.tasks.values() if task.id.subtask in slots)
+        if self.progress is not None:
+            self.progress.forget(task.id for task in part)
+        for task in part:
+            task.cancel(cause_id)
+        if not self.is_canceled:
+            end_in_background(part, self._name)
+
     @property
     def _name(self) -> str:
         return f"{self.attempt.job_key}@{self.attempt.attempt}"
@@ -169,8 +179,8 @@ class Deployments:
         match body:
             case Deploy():
                 self._deploy(body)
-            case CancelAttempt(attempt, reason, cause_id) if attempt is not None:
-                self._cancel(attempt, reason, cause_id)
+            case CancelAttempt(attempt, reason, cause_id, slots) if attempt is not None:
+                self._cancel(attempt, reason, cause_id, slots)
             case DiscoverSplits():
                 self._discover(body)
             case StoryRequest():
@@ -283,7 +293,7 @@ class Deployments:
         text, number = f"attempt {attempt.attempt} is deployed", deploy.restored_checkpoint_id
         start = (f"start {names}{f' from checkpoint {number}' if number else ''}",)
         event_id = self._stories.add(attempt, text, deploy.cause_id or Outside.LEADER, start)
-        if not self._admit(attempt, event_id):
+        if not self._admit(attempt, deploy.beside, event_id):
             return
         deployed = DeployedAttempt(attempt, wiring.graph, wiring.here, self._factory.interrupt_user_code)
         if problem := unknown_field(Layout, deploy.layout):
@@ -305,14 +315,18 @@ class Deployments:
         if not tasks:
             self._forget_attempt(deployed, event_id)
 
-    def _admit(self, attempt: AttemptId, event_id: str) -> bool:
-        """Cancels what the attempt replaces. False when it is itself replaced, or was deployed before."""
+    def _admit(self, attempt: AttemptId, beside: Sequence[int], event_id: str) -> bool:
+        """Cancels what the attempt replaces. False when it is itself replaced, or was deployed before.
+
+        beside: earlier attempts of the run that it does not replace.
+        """
         run = (attempt.job_key, attempt.run_id)
+        stay = {replace(attempt, attempt=number) for number in beside}
         with self._lock:
             newest = self._newest.get(run, 0)
             if attempt.attempt > newest:
                 self._note_newest(run, attempt.attempt)
-            older = [deployed for known, deployed in self._attempts.items() if known.job_key == attempt.job_key]
+            of_job = {known: deployed for known, deployed in self._attempts.items() if known.job_key == attempt.job_key}
             is_running = attempt in self._attempts
         if attempt.attempt <= newest:
             log.info(
@@ -325,7 +339,7 @@ class Deployments:
             if not is_running:
                 self._report(AttemptGone(attempt, event_id))
             return False
-        for deployed in older:
+        for deployed in [deployed for known, deployed in of_job.items() if known not in stay]:
             replaced = deployed.attempt
             log.info("attempt %d of %s is replaced by %d", replaced.attempt, replaced.job_key, attempt.attempt)
             deployed.cancel(event_id)
@@ -372,7 +386,8 @@ class Deployments:
             )
         self._report(AttemptGone(deployed.attempt, event_id))
 
-    def _cancel(self, attempt: AttemptId, reason: str, cause_id: str) -> None:
+    def _cancel(self, attempt: AttemptId, reason: str, cause_id: str, slots: Sequence[int] = ()) -> None:
+        """slots: see CancelAttempt."""
         run = (attempt.job_key, attempt.run_id)
         with self._lock:
             deployed = self._attempts.get(attempt)
@@ -384,7 +399,10 @@ class Deployments:
             self._report(AttemptGone(attempt, event_id))
             return
         log.info("attempt %d of %s is cancelled: %s", attempt.attempt, attempt.job_key, reason or "no reason given")
-        deployed.cancel(event_id)
+        if slots:
+            deployed.cancel_part(frozenset(slots), event_id)
+        else:
+            deployed.cancel(event_id)
 
     def _note_newest(self, run: tuple[str, str], attempt: int) -> None:
         self._newest[run] = attempt

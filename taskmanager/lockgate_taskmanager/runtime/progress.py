@@ -64,6 +64,15 @@ class Progress:
                     known[split.split] = split
                     self._size_bytes += len(split.split) + _SPLIT_BYTES
 
+    def forget(self, subtasks: Iterable[SubtaskId]) -> None:
+        """They are replaced by a later attempt, and the others run on."""
+        with self._lock:
+            for key in subtasks:
+                self._subtasks.pop(key, None)
+                self._complete.discard(key)
+                gone = self._assigned.pop(key, {})
+                self._size_bytes -= sum(len(name) + _SPLIT_BYTES for name in gone)
+
     def message(self, counters: Mapping[SubtaskId, tuple[OperatorCounters, ...]]) -> AttemptProgress | None:
         """For the registration with a leader; None when it would be too large. counters: the newest ones."""
         with self._lock:

@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     ConsoleSink,
     Edge,
     FileFormat,
+    FileSink,
     FileSource,
     GeneratorSource,
     JobGraph,
@@ -62,6 +63,15 @@ def word_count(
     )
     edge = Edge(source="read", target="count", partitioning=Partitioning.HASH, keys=("word",))
     return JobGraph(name="word count", vertices=(read, count), edges=(edge,), checkpoints=checkpoints, restart=restart)
+
+
+def forward(source: FileSource | GeneratorSource = FILES, *, restart: RestartStrategy | None = None) -> JobGraph:
+    """read(source) --FORWARD--> count(file sink): the subtasks of `word_count`, of which no two slots are connected."""
+    read = Vertex(id="read", parallelism=2, operators=(Operator(id="source", kind=source),))
+    sink = Operator(id="sink", kind=FileSink(path="/out", format=FileFormat.PARQUET))
+    count = Vertex(id="count", parallelism=2, operators=(sink,))
+    edges = (Edge(source="read", target="count", partitioning=Partitioning.FORWARD),)
+    return JobGraph(name="forward", vertices=(read, count), edges=edges, restart=restart)
 
 
 def tiny(source: FileSource | GeneratorSource = FILES) -> JobGraph:

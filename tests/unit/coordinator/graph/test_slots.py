@@ -51,6 +51,23 @@ def test_preferred_places_are_kept_slot_by_slot() -> None:
     assert places(pool(a=2, b=2).handle(request, 0)) == {"j": ["b", "a", "b"]}
 
 
+def test_a_job_that_keeps_its_slots_while_it_waits_loses_none_and_gets_them_again() -> None:
+    cluster = pool(a=2, b=2)
+    cluster.handle(SlotsRequested("j", 1, 4), 0)
+    cluster.handle(TaskManagerRemoved("b"), 0)
+    assert places(cluster.handle(SlotsRequested("j", 2, 4, ("a", "", "a", ""), keeps=True), 0)) == {}
+    assert places(cluster.handle(SlotsRequested("other", 1, 1), 0)) == {}, "its subtasks still run there"
+    assert places(cluster.handle(TaskManagerAdded("c", "c:1", 2), 0)) == {"j": ["a", "c", "a", "c"]}
+
+
+def test_a_job_that_runs_in_two_attempts_claims_the_slots_of_both() -> None:
+    cluster = pool()
+    running = (RunningAttempt("j", 1, 1), RunningAttempt("j", 2, 1))
+    cluster.handle(TaskManagerAdded("a", "a:1", 2, running=running), 0)
+    assert places(cluster.handle(SlotsRequested("other", 1, 1), 0)) == {}
+    assert places(cluster.handle(SlotsRequested("j", 1, 2, ("a", "a"), running_attempt=2), 0)) == {"j": ["a", "a"]}
+
+
 def test_a_preferred_place_that_is_full_or_lost_is_replaced() -> None:
     cluster = pool(a=1, b=2)
     cluster.handle(SlotsRequested("k", 1, 1, preferred=("a",)), 0)
@@ -228,6 +245,14 @@ def test_a_job_waits_longer_for_its_task_managers_only_while_its_attempt_may_go_
     assert cluster.handle(_running(**found), 10) == [WakePool(until_ms)]
     assert not places(cluster.handle(TimePassed(), until_ms - 1))
     assert places(cluster.handle(TimePassed(), until_ms)) == {"j": ["a", "c"]}
+
+
+@pytest.mark.parametrize(("number", "until_ms"), [(1, 500), (2, 2_000), (3, 2_000), (4, 500)])
+def test_an_attempt_may_go_on_where_a_part_of_it_began_earlier(number: int, until_ms: int) -> None:
+    cluster = pool(c=4)
+    running = {"running_attempt": 3, "running_grace_ms": 2_000, "running_since": 2}
+    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, **running), 0)
+    assert cluster.handle(_running(j=number), 10) == [WakePool(until_ms)]
 
 
 def test_a_job_does_not_wait_longer_once_its_attempt_has_ended_on_one_of_them() -> None:

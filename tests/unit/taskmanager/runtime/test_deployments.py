@@ -99,10 +99,10 @@ class TestingTaskManager:
         self.programs.append(IdleSource(context.subtask.attempt.attempt, self._note_open))
         return self.programs[-1]
 
-    def deploy(self, attempt: int, run: str = "run", more: bytes = b"") -> None:
+    def deploy(self, attempt: int, run: str = "run", more: bytes = b"", beside: tuple[int, ...] = ()) -> None:
         """The message of the leader, carried out when this returns. more: at the end of the layout."""
         places = layout(GRAPH, Participant("tm", "unused:1")) + more
-        self.deployments.handle(Deploy(AttemptId("job", run, attempt), layout=places))
+        self.deployments.handle(Deploy(AttemptId("job", run, attempt), layout=places, beside=beside))
 
     def cancel(self, attempt: int) -> None:
         """The message of the leader."""
@@ -164,6 +164,36 @@ def test_an_attempt_of_a_later_run_of_the_job_replaces_the_former_run(manager: T
     assert manager.programs[0].is_canceled
     manager.wait_gone(1)
     assert (manager.gone(), manager.running()) == ([7], [1])
+
+
+def test_an_attempt_replaces_those_only_beside_which_it_is_not_deployed(manager: TestingTaskManager) -> None:
+    manager.deploy(1)
+    manager.deploy(2, beside=(1,))
+    manager.wait_open(2)
+    assert (manager.running(), manager.programs[0].is_canceled) == ([1, 2], False)
+    manager.deploy(3, beside=(2,))
+    manager.wait_gone(1)
+    assert (manager.gone(), manager.running()) == ([1], [2, 3])
+    manager.deploy(4)
+    manager.wait_gone(3)
+    assert manager.running() == [4]
+
+
+def test_some_slots_of_an_attempt_end_and_the_others_run_on(manager: TestingTaskManager) -> None:
+    wide = replace(
+        GRAPH,
+        vertices=(replace(GRAPH.vertices[0], parallelism=2),),
+        leader_failover=LeaderFailover.LEADER_FAILOVER_REATTACH,
+    )
+    attempt, here = AttemptId("job", "run", 1), Participant("tm", "unused:1")
+    manager.deployments.handle(Deploy(attempt, layout=layout(wide, here, here)))
+    manager.wait_open(2)
+    manager.deployments.handle(CancelAttempt(attempt, "test", slots=(1,)))
+    assert sorted(program.is_canceled for program in manager.programs) == [False, True]
+    (progress,) = manager.deployments.progress()
+    assert ([item.subtask for item in progress.subtasks], manager.gone(), manager.running()) == ([0], [], [1])
+    manager.cancel(1)
+    manager.wait_gone(1)
 
 
 def test_an_attempt_with_something_that_this_version_does_not_know_is_refused(manager: TestingTaskManager) -> None:

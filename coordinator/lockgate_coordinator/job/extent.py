@@ -1,0 +1,57 @@
+"""How much of a job restarts after a failure: the slots of a lost task manager or of a failed subtask, or everything.
+
+A part restarts while the rest runs on, where nothing crosses between the slots (graph/regions.py) and the job does
+nothing else than run. The part begins from the newest completed checkpoint; the rest is beyond it, and needs nothing of
+what the part does again. Checkpoints pause until all runs.
+"""
+
+from __future__ import annotations
+
+from lockgate_proto.messages import CheckpointMetadata, JobGraph, JobState
+
+from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
+from lockgate_coordinator.graph.regions import connection
+from lockgate_coordinator.graph.shape import vertex_shapes
+from lockgate_coordinator.job.attempt import Attempt, AttemptFailed
+from lockgate_coordinator.job.orders import Orders
+
+Slots = frozenset[int]
+ALL = Slots()
+"""The part that is everything."""
+
+
+def extent(
+    failed: AttemptFailed, attempt: Attempt, state: JobState, snapshots: CheckpointCoordinator, orders: Orders
+) -> tuple[Slots, str]:
+    """The slots that restart, or ALL and why, as a clause."""
+    part = attempt.execution.slots_on(failed.lost) if failed.lost else ALL
+    if failed.subtask is not None:
+        part |= {failed.subtask[1]}
+    because = _whole_because(part, attempt, state, snapshots, orders)
+    return (part, "") if not because else (ALL, because)
+
+
+def _whole_because(
+    part: Slots, attempt: Attempt, state: JobState, snapshots: CheckpointCoordinator, orders: Orders
+) -> str:
+    if why := connection(attempt.graph):
+        return why
+    if not part:
+        return "no subtask is known to have failed alone"
+    if {key[1] for key in attempt.execution.subtasks} <= part:
+        return "all of it has failed"
+    if state is not JobState.RUNNING:
+        return f"the job was {state.name}"
+    if not orders.is_idle or not snapshots.final.is_open:
+        return "the job was being stopped or rescaled, or its input had ended"
+    if _has_other_shape(attempt.graph, snapshots.completed.restore_point):
+        return "its newest checkpoint was taken at another parallelism"
+    return ""
+
+
+def _has_other_shape(graph: JobGraph, snapshot: CheckpointMetadata | None) -> bool:
+    """True where a restore moves state from one slot to another."""
+    if snapshot is None:
+        return False
+    now = {shape.vertex_id: shape.parallelism for shape in vertex_shapes(graph)}
+    return any(now.get(shape.vertex_id) != shape.parallelism for shape in snapshot.vertices)

@@ -1,0 +1,90 @@
+"""A task manager dies under a job of which no record crosses between subtasks: only its part restarts."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from lockgate_proto.messages import JobEventKind
+
+from lockgate import Job
+from tests.chaos.testing_cluster import TestingCluster
+from tests.chaos.watched_job import WatchedJob
+from tests.drained import generated
+
+pytestmark = pytest.mark.chaos
+
+PARTITIONS = 2
+
+
+def forward_job(folder: Path) -> Job:
+    """Each subtask reads its partition and writes its own files."""
+    job = Job("parts", parallelism=2, checkpoint_interval_ms=300, leader_failover="reattach")
+    rows = job.generate(rate=2_000, partitions=PARTITIONS).sql("SELECT `partition`, sequence FROM input")
+    rows.write_parquet(folder)
+    return job
+
+
+def failing_job(folder: Path, flag: str) -> Job:
+    """The same, with a function that raises once, on a record of the second partition."""
+
+    def fail_once(record: dict[str, Any]) -> dict[str, Any]:
+        if record["partition"] == 1 and record["sequence"] >= 3_000 and not os.path.exists(flag):
+            Path(flag).touch()
+            raise RuntimeError("once")
+        return record
+
+    job = Job("failing", parallelism=2, checkpoint_interval_ms=300)
+    rows = job.generate(rate=2_000, partitions=PARTITIONS)
+    rows.map(fail_once, schema="`partition` INT, sequence BIGINT").write_parquet(folder)
+    return job
+
+
+def written(folder: Path) -> Counter[tuple[int, int]]:
+    """How often each row is in the files."""
+    tables = [pq.read_table(path, partitioning=None) for path in folder.glob("part-*.parquet")]
+    return Counter(
+        row
+        for table in tables
+        for row in zip(*(table[name].to_pylist() for name in ("partition", "sequence")), strict=True)
+    )
+
+
+def test_the_part_of_a_dead_task_manager_restarts_alone_and_a_new_leader_adopts_the_whole(
+    testing: TestingCluster,
+) -> None:
+    """The other subtask takes part in the next checkpoints in the attempt in which it began."""
+    folder = testing.make_folder("parts") / "out"
+    made = forward_job(folder)
+    with WatchedJob(testing, made.key, made.graph()) as job:
+        job.wait_checkpoints(2)
+        places = {subtask.subtask: subtask.task_manager_id for subtask in job.status.subtasks}
+        assert len(set(places.values())) == 2
+        testing.cluster.kill("taskmanager", int(places[1].rpartition("-")[2]))
+        job.wait_checkpoints(2, attempt=2)
+        extent = [event.text for event in job.events if event.kind is JobEventKind.RESTART_EXTENT]
+        assert [text.startswith("only ") and ", 1 of 2 subtasks" in text for text in extent] == [True]
+        testing.kill_leader()
+        job.wait_event(JobEventKind.ATTEMPT_ADOPTED)
+        rows = generated(next(iter(job.drain().values())), PARTITIONS)
+        assert (job.status.attempt, job.status.restarts) == (2, 1)
+    assert written(folder) == Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
+
+
+def test_the_slot_of_a_failed_subtask_restarts_alone(testing: TestingCluster) -> None:
+    folder = testing.make_folder("failing")
+    made = failing_job(folder / "out", str(folder / "flag"))
+    with WatchedJob(testing, made.key, made.graph()) as job:
+        job.wait_event(JobEventKind.ATTEMPT_FAILED)
+        job.wait_checkpoints(1, attempt=2)
+        (extent,) = [event.text for event in job.events if event.kind is JobEventKind.RESTART_EXTENT]
+        assert extent.startswith("only ")
+        assert ", 1 of 2 subtasks" in extent
+        rows = generated(next(iter(job.drain().values())), PARTITIONS)
+        assert (job.status.attempt, job.status.restarts) == (2, 1)
+    expected = Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
+    assert written(folder / "out") == expected

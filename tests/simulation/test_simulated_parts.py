@@ -1,0 +1,79 @@
+"""What fails restarts alone, where no record crosses between slots; the result stays exact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.share import SHARE
+from tests.simulation.job import SimulatedJob, forward_job
+from tests.simulation.scenarios import part_scenario, quiet_scenario
+from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.taskmanager import TaskPlan
+
+SEEDS = 24
+SLOTS = 4
+
+
+def outcome(*faults: tuple[float, str], job: SimulatedJob | None = None, **changes: object) -> Outcome:
+    """Of a job of twelve subtasks in four slots on two of three task managers. faults: by simulated ms."""
+    base = replace(quiet_scenario(5), task_managers=3, plan=TaskPlan(repetition=0.2, quiet_after_ms=6_000))
+    return simulate(replace(base, job=job or forward_job("job"), faults=faults, **changes))  # type: ignore[arg-type]
+
+
+def begun(found: Outcome) -> list[int]:
+    """How often the subtasks in each slot were deployed; those in one slot always together."""
+    slots = [{times for key, times in found.begun.items() if key[1] == slot} for slot in range(SLOTS)]
+    assert all(len(times) == 1 for times in slots)
+    return [next(iter(times)) for times in slots]
+
+
+@pytest.mark.parametrize("at_ms", range(420, 900, 60))
+@pytest.mark.parametrize("discovered", [True, False])
+def test_what_a_lost_task_manager_did_not_run_is_not_deployed_again(at_ms: int, discovered: bool) -> None:
+    """Nor are its splits given out again: the source refuses a second assignment, and the ledger is exact."""
+    found = outcome((at_ms, "kill_task_manager"), job=forward_job("job", discovered=discovered))
+    assert (found.attempts, found.ended) == (2, ("FINISHED",))
+    assert sorted(begun(found))[:2] == [1, 1]
+    assert max(begun(found)) == 2
+
+
+@pytest.mark.parametrize("at_ms", range(420, 900, 60))
+@pytest.mark.parametrize("task_managers", [2, 3])
+def test_the_slot_of_a_failed_subtask_restarts_alone(at_ms: int, task_managers: int) -> None:
+    """Also beside what runs on, on the same task manager."""
+    found = outcome((at_ms, "fail_subtask"), task_managers=task_managers)
+    assert (found.attempts, found.ended) == (2, ("FINISHED",))
+    assert sorted(begun(found)) == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("at_ms", [420, 470, 520])
+def test_splits_found_before_the_first_checkpoint_are_not_given_out_again(at_ms: int) -> None:
+    """No snapshot says which they are. A record that two subtasks read would be twice in the ledger."""
+    found = outcome((at_ms, "kill_task_manager"), job=forward_job("job", 3_000))
+    assert (found.ended, sorted(begun(found))[:2]) == (("FINISHED",), [1, 1])
+
+
+def test_a_job_whose_records_cross_between_its_slots_restarts_as_a_whole() -> None:
+    found = simulate(replace(quiet_scenario(3), faults=((500.0, "kill_task_manager"),)))
+    assert set(found.begun.values()) == {2}
+
+
+@pytest.mark.parametrize("at_ms", [1_000, 1_100, 1_250])
+@pytest.mark.parametrize("fault", ["kill_task_manager", "fail_subtask"])
+def test_a_new_leader_adopts_a_job_of_which_a_part_was_restarted(at_ms: int, fault: str) -> None:
+    found = outcome((400.0, fault), (at_ms, "kill_leader"), job=forward_job("job", 60), reattach=True)
+    assert (found.attempts, found.grants) == (2, 2)
+    assert sorted(set(begun(found))) == [1, 2]
+
+
+@pytest.mark.parametrize("at_ms", range(400, 580, 20))
+def test_a_leader_may_die_while_a_part_restarts(at_ms: int) -> None:
+    found = outcome((400.0, "kill_task_manager"), (at_ms, "kill_leader"), reattach=True)
+    assert found.ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // SHARE)))
+def test_parts_restart_among_other_faults(seed: int) -> None:
+    assert simulate(part_scenario(seed)).ended
