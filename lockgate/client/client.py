@@ -235,8 +235,11 @@ class Client:
         The leader keeps the newest 200 of each kind that it has seen itself; those of earlier leaders are there only
         while they are retained.
         """
-        request = ListCheckpointsRequest(job_key, history=True)
-        found: tuple[CheckpointOutcome, ...] = self._call("ListCheckpoints", request, job_key).history
+        answer = self._call("ListCheckpoints", ListCheckpointsRequest(job_key, history=True), job_key)
+        # a leader of an earlier version knows only those that are retained
+        found: tuple[CheckpointOutcome, ...] = answer.history or tuple(
+            CheckpointOutcome(checkpoint, retained=True) for checkpoint in answer.checkpoints
+        )
         return found
 
     def offsets(self, job_key: str) -> tuple[CheckpointOffsets, ...]:
