@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from lockgate_common.logs import ATTEMPT_ENDED, ATTEMPT_STARTS
 
-_TIME = re.compile(r'^(?:\{"time": ")?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})')
+_TIME = re.compile(r'^(?:\{"time": ")?(\d{4}-\d\d-\d\dT)?(\d\d:\d\d:\d\d\.\d{3})')
+_NO_DATE = "0000-00-00T"  # before any other: an earlier version wrote the line
 _INDENT = "    "
 _ATTEMPT = re.compile(r"^\S+ [A-Z]+ subtask-\S+@(\d+) ")
 _NEW_PROCESS = re.compile(r"^lockgate \w+ ready: ", re.MULTILINE)
@@ -73,7 +74,7 @@ class Parser:
 def time_of(line: str) -> str:
     """`2026-11-23T12:10:30.316` of a log line in text or JSON; "" for any other line."""
     found = _TIME.match(line)
-    return found[1] if found else ""
+    return f"{found[1] or _NO_DATE}{found[2]}" if found else ""
 
 
 class OfJob:

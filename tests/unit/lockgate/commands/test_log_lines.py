@@ -51,6 +51,16 @@ def test_json_lines_have_times_too() -> None:
     assert time_of('{"time": 4}') == time_of("printed") == ""
 
 
+def test_lines_of_a_version_that_wrote_no_date_come_first(tmp_path: Path) -> None:
+    undated = "\n".join(line.removeprefix("2026-11-23T") for line in TASK_MANAGER.splitlines())
+    (tmp_path / "a.log").write_text(f"{undated}\n2026-11-24T00:00:00.100 INFO t l: job a-1: with a date\n")
+    (tmp_path / "b.log").write_text(COORDINATOR)
+    found = list(merged([Log(tmp_path / "a.log", "a-1"), Log(tmp_path / "b.log", "a-1")]))
+    picked = ["a", "a", "a", "a", "b", "b", "a"]
+    assert [record.process for record in found] == picked
+    assert [len(record.lines) for record in found] == [1, 2, 3, 1, 1, 1, 1]
+
+
 def test_only_the_lines_of_a_job_are_picked() -> None:
     job = OfJob("a-1")
     picked = [record.at for record in parsed(TASK_MANAGER) if job.takes(record)]
