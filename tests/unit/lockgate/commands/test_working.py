@@ -62,7 +62,8 @@ def test_it_ends_with_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: 
             assert shown.wait(60)
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert "\x1b[?25h" in capsys.readouterr().err, "the cursor is back"
 
 
