@@ -5,7 +5,7 @@
 
 A batch reads the elements of the windows that it completes, and the incomplete one of each of its keys. It writes those
 that it changes and later windows need. So its cost grows with its records and results, whatever is held, and where
-batches are cut makes no difference.
+batches are cut makes no difference, but for the order in which a sum adds up what a batch has of a key.
 """
 
 from __future__ import annotations
