@@ -84,7 +84,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if any(item.path.is_relative_to(folder) for folder in SPARK_FOLDERS):
             item.add_marker("spark")
     check_marks(items)
-    if left := other_days(items):
+    named = {Path(argument.partition("::")[0]).absolute() for argument in config.args}
+    if left := [item for item in other_days(items) if item.path not in named]:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
     draw_fewer_examples(items)
