@@ -103,7 +103,8 @@ class Adoption:
             return objection
         for then, slot in zip(places, slots, strict=False):
             if then != slot.task_manager_id:
-                return "a task manager of the attempt is gone" if not then else f"{then} has no slot for it any more"
+                missing = f"{then} has not come back in time, or has no slot for it any more"
+                return missing if then else "a task manager of the attempt is gone"
         found, wanted = self.subtasks(ids, places), subtasks(graph)
         for key in wanted:
             name = f"{key[0]}-{key[1]}"

@@ -263,7 +263,7 @@ def test_a_lost_task_manager_or_another_place_leads_to_another_attempt() -> None
     leader = Successor()
     leader.hear((index, progress(index)) for index in (0, 1))
     assert leader.begin((SLOTS[0], SlotOffer("tm-c", "c:1"))) == NUMBER + 1
-    assert leader.reasons == ["another attempt begins: tm-b has no slot for it any more"]
+    assert leader.reasons == ["another attempt begins: tm-b has not come back in time, or has no slot for it any more"]
     leader.give(events.AttemptPersisted(NUMBER + 1))
     assert [name for name, _ in leader.sent(CancelAttempt)] == ["tm-b"]
 
