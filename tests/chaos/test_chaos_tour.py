@@ -19,7 +19,7 @@ from lockgate_proto.messages import JobState
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import PATIENCE_S, drain, generated, path_of, rows_read
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.first]
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 KEY = re.compile(r"ledger-[0-9a-f]{8}")
