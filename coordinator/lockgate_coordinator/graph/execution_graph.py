@@ -147,6 +147,10 @@ class ExecutionGraph:
         """The slots of its subtasks that are placed there and not lost."""
         return frozenset(key[1] for key in self._id if self._place[key].task_manager_id == task_manager_id)
 
+    def kept_slots(self) -> tuple[int, ...]:
+        """The slots of its subtasks that are not lost, in order."""
+        return tuple(sorted({key[1] for key in self._id}))
+
     def lose(self, slots: Collection[int], now_ms: int) -> Mapping[tuple[str, AttemptId], list[int]]:
         """Its subtasks there are over, and the others run on: reports of the lost ones are ignored from now on.
 
@@ -215,7 +219,8 @@ class ExecutionGraph:
         self._story.note(f"{key[0]}-{key[1]} reports {phase.name}", now_ms)
         self._phase[key] = self._story.move(ALLOWED, before, phase, now_ms)
         self._outdated.add(key)
-        self._started_ms.setdefault(key, now_ms)
+        if not self._is_started(before):  # one that runs on has started in an earlier attempt
+            self._started_ms[key] = now_ms
         self._not_started += self._is_started(before) - self._is_started(phase)
         self._not_exhausted += (before is Phase.EXHAUSTED) - (phase is Phase.EXHAUSTED)
         return True

@@ -83,7 +83,7 @@ class SlotsRequested:
     running_attempt: int = 0
     running_grace_ms: int = 0
     addresses: tuple[tuple[str, str], ...] = ()
-    keeps: bool = False
+    keeps: tuple[int, ...] = ()
     running_since: int = 0
 
 
@@ -374,7 +374,9 @@ class SlotPool:
     def _allocate(self, request: SlotsRequested) -> tuple[SlotOffer, ...]:
         """Slots for one request that fits: the preferred places first, the rest spread evenly."""
         chosen: list[str | None] = [None] * request.count
-        for index, name in enumerate(request.preferred[: request.count]):
+        kept = frozenset(request.keeps)  # first: an heir of a lost place may be a task manager where others run on
+        wanted = sorted(enumerate(request.preferred[: request.count]), key=lambda item: item[0] not in kept)
+        for index, name in wanted:
             if name in self._task_managers and self._task_managers[name].free:
                 chosen[index] = self._hold(name, request.job_key)
         spread = self._spread(request)

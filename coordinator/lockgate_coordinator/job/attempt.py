@@ -144,10 +144,12 @@ class Attempt:
         restore = redistribute(self.graph, metadata)
         before, self._before = self._before, None
         for vertex in source_vertices(self.graph):
+            if vertex.id in self._assigners:
+                continue  # every subtask of it runs on
             known = before._assigners.get(vertex.id) if before is not None else None
             assigner = self._assigner(vertex, restore, known.next_round if known is not None else 1)
-            if known is not None and not assigner.carry_on(known):
-                self._assigners[vertex.id] = known
+            if known is not None:
+                assigner.carry_on(known)
         self.deployed_ms = now_ms
         sends: list[Send] = []
         self.restored_id = metadata.checkpoint_id if metadata is not None else 0
@@ -172,6 +174,9 @@ class Attempt:
         self.execution.carry_on(before.execution)
         stay = self.execution.begun_before()
         self._committed = {key: number for key, number in before._committed.items() if key in stay}
+        for vertex in source_vertices(self.graph):
+            if all((vertex.id, index) in stay for index in range(vertex.parallelism)):
+                self._assigners[vertex.id] = before._assigners[vertex.id]  # answers may come before the deployment
 
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""

@@ -70,7 +70,8 @@ class RequestSlots:
     slots are used only by slots that prefer them, as long as others have any. running_attempt: may be adopted where it
     still runs, 0 for none; running_grace_ms: how long to wait for them instead, unless one that is registered does not
     run it, or not any more. addresses: (task manager id, exchange address) of preferred ones; one that refuses
-    connections is not waited for. keeps: the job holds its slots until the request is met, because it runs in them.
+    connections is not waited for. keeps: slots in which subtasks run on; the job holds all it has until the request
+    is met, and these get their places before others.
     running_since: the earliest attempt in which something of running_attempt began; 0: all in itself.
     """
 
@@ -82,7 +83,7 @@ class RequestSlots:
     running_attempt: int = 0
     running_grace_ms: int = 0
     addresses: tuple[tuple[str, str], ...] = ()
-    keeps: bool = False
+    keeps: tuple[int, ...] = ()
     running_since: int = 0
 
 

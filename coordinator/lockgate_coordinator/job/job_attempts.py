@@ -8,6 +8,7 @@ none --request, begin--> current, not deployed --deploy--> current --tear_down--
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import assert_never
 
 from lockgate_proto.messages import (
@@ -112,8 +113,7 @@ class JobAttempts:
         """Sets the last attempt of earlier leaders."""
         self.number, self.restarts, self.places = last.attempt, last.restarts, last.task_manager_ids
         self._addresses = {found.task_manager_id: found.exchange_address for found in last.addresses}
-        numbers = last.slot_attempts or (last.attempt,) * len(last.task_manager_ids)
-        self._stale = tuple(AttemptId(self._record.job_key, self._record.run_id, number) for number in numbers)
+        self._stale = slot_ids(AttemptId(self._record.job_key, self._record.run_id, last.attempt), last)
         self._stale_places = set(last.task_manager_ids) - {""}
         self._found_places = last.task_manager_ids
         self._is_known = True
@@ -151,7 +151,7 @@ class JobAttempts:
         self._request += 1
         slots, avoided = slots_needed(self.graph), self.stragglers.avoided(now_ms)
         if not is_first:
-            keeps = self.current is not None
+            keeps = self.current.execution.kept_slots() if self.current is not None else ()
             return RequestSlots(self._request, slots, self.places, avoided=avoided, keeps=keeps)
         may_adopt = self._adoption is not None and self._is_known and "" not in self.places
         running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)
@@ -248,9 +248,8 @@ class JobAttempts:
         """Every subtask runs. stopped_with: as in AttemptRunning."""
         assert self.current is not None
         self.current.running_ms, execution = now_ms, self.current.execution
-        self.stragglers.running(execution.places(), now_ms, is_adopted=self.current.is_adopted)
-        shapes, is_adopted = vertex_shapes(self.graph), self.current.is_adopted
-        numbers = execution.numbers()
+        shapes, is_adopted, numbers = vertex_shapes(self.graph), self.current.is_adopted, execution.numbers()
+        self.stragglers.running(execution.places(), now_ms, is_adopted=is_adopted or bool(numbers))
         return AttemptRunning(
             self.current.id, execution.subtasks, shapes, stopped_with, self.places, is_adopted, numbers
         )
@@ -367,14 +366,15 @@ class JobAttempts:
 
         newest: the snapshot that the next attempt would start from. part: only in these slots; empty: all.
         """
+        attempt = self.current
+        if attempt is not None and newest is not None and not attempt.uncommitted(newest):
+            self.committed_id = newest.checkpoint_id
         if part:
             return self._lose(part, reason, lost, now_ms)
-        attempt, self.current = self.current, None
+        self.current = None
         if attempt is None:
             return []
         self._replaced, self._is_part = attempt.execution, False
-        if newest is not None and not attempt.uncommitted(newest):
-            self.committed_id = newest.checkpoint_id
         return [*attempt.cancel(reason, lost)]
 
     def drain_sources(self) -> list[Send]:
@@ -425,6 +425,12 @@ class JobAttempts:
         stale = {(name, known) for name, known in zip(self._found_places, self._stale, strict=False) if name in places}
         found = sorted(stale, key=lambda item: (item[0], item[1].attempt))
         return [Send(name, CancelAttempt(attempt=known, reason=reason)) for name, known in found]
+
+
+def slot_ids(newest: AttemptId, record: AttemptRecord) -> tuple[AttemptId, ...]:
+    """By slot: the attempt in which its subtasks began. newest: that of the record."""
+    numbers = record.slot_attempts or (newest.attempt,) * len(record.task_manager_ids)
+    return tuple(replace(newest, attempt=number) for number in numbers)
 
 
 def _ahead(operator: OperatorStatus) -> str:

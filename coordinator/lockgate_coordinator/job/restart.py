@@ -78,6 +78,7 @@ class RestartAfter:
 
 
 AT_ONCE = RestartAfter(0, is_counted=False)
+_ENDS_JOB = frozenset({FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Restarts:
         self.failure: JobFailure | None = None  # the newest
         self._policy = RestartPolicy(strategy)
         self._recurrence = Recurrence()
+        self._decided: RestartAfter | None = None  # of the newest failure, if that was counted
 
     def recovered(self, stored: Sequence[RecurringFailure]) -> None:
         """Takes over the failures in the record of the last attempt."""
@@ -107,22 +109,31 @@ class Restarts:
         return self._recurrence.stored()
 
     def failed(self, failed: AttemptFailed, attempt: Attempt, now_ms: int) -> RestartAfter | GiveUp:
-        """An attempt has failed. The restart strategy is consulted only if the job is to blame."""
+        """An attempt has failed. The restart strategy is consulted only if the job is to blame.
+
+        An attempt fails once: if a part of it waits for its restart, what fails beside it often has the same cause.
+        """
+        before, self._decided = self._decided if attempt.execution.has_lost else None, None
         if failed.planned:
             return RestartAfter(0)
         if failed.cause is FailureCause.STORAGE_AWAY:
             self.failure = job_failure(failed, attempt.id.attempt, 1)
             return RestartAfter(self.storage.not_restored(failed.text, now_ms), is_counted=False)
+        if before is not None and failed.cause not in _ENDS_JOB:
+            return before
         times = self._recurrence.noted(failed, attempt.restored_id)
         self.failure = job_failure(failed, attempt.id.attempt, times)
-        if failed.cause in (FailureCause.USER_ERROR, FailureCause.STATE_UNREADABLE):
+        if failed.cause in _ENDS_JOB:
             return GiveUp(failed.text, keep_all=failed.cause is FailureCause.STATE_UNREADABLE)
         if times >= ENOUGH:
             return GiveUp(f"{failed.text}\n{verdict(self.failure)}")
         ran_ms = now_ms - attempt.running_ms if attempt.running_ms is not None else 0
         noise = crc32(f"{attempt.id.run_id}/{attempt.id.attempt}".encode()) / 2**32
         decided = self._policy.failed(now_ms, ran_ms, noise)
-        return GiveUp(f"{failed.text}\n{decided.reason}") if isinstance(decided, GiveUp) else decided
+        if isinstance(decided, GiveUp):
+            return GiveUp(f"{failed.text}\n{decided.reason}")
+        self._decided = decided
+        return decided
 
 
 class RestartPolicy:

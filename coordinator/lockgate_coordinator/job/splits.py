@@ -153,14 +153,12 @@ class SplitAssigner:
         """True until `deployed`."""
         return self._phase is SplitPhase.FRESH
 
-    def carry_on(self, before: SplitAssigner) -> bool:
+    def carry_on(self, before: SplitAssigner) -> None:
         """Subtasks that began in earlier attempts keep what they were assigned since the snapshot. Before `deployed`.
 
-        before: the assigner of the attempt that this one replaces. False when all run on, and it remains in charge.
+        before: the assigner of the attempt that this one replaces.
         """
         stay = self._earlier.keys()
-        if len(stay) == self._vertex.parallelism:
-            return False
         self._known.update((split, index) for split, index in before._known.items() if index in stay)
         for index in stay:
             self._load[index], self._count[index] = before._load[index], before._count[index]
@@ -168,7 +166,6 @@ class SplitAssigner:
         self._closed |= before._closed & stay
         self._informed |= before._informed & stay
         self._running |= before._running & stay
-        return True
 
     def deployed(self, now_ms: int) -> list[SplitEffect]:
         """The attempt is deployed, or adopted: discovers splits, unless every subtask's list of splits is complete.

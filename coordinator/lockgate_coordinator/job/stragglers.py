@@ -125,7 +125,7 @@ class Stragglers:
         self._avoided.pop(task_manager_id, None)
 
     def running(self, place: Mapping[SubtaskKey, SlotOffer], now_ms: int, *, is_adopted: bool = False) -> None:
-        """Every subtask of an attempt runs; discards earlier measurements. is_adopted: it has run for a while."""
+        """Every subtask of an attempt runs; discards earlier measurements. is_adopted: some have run for a while."""
         if not self.is_wanted:
             return
         if self._place and self._place.keys() != place.keys():  # another parallelism: each has other data now

@@ -44,6 +44,7 @@ from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
 from lockgate_coordinator.job.backoff import Backoff
+from lockgate_coordinator.job.job_attempts import slot_ids
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.runtime.actor import Timer
@@ -87,8 +88,7 @@ class JobRunner:
         self._given_up: Future[JobState] | None = None
         self.destinations: tuple[Destination, ...] | None = None  # where its sinks write; None: not known yet
         self.attempt: AttemptId | None = None
-        self._placed_on: set[str] = set()
-        self._error, self._closed = "", False
+        self._error, self._closed, self._placed = "", False, set[tuple[str, AttemptId]]()
         first = JobStatus(job_key=self.key, run_id=record.run_id, state=JobState.WAITING_FOR_SLOTS)
         publisher = self._publisher = StatusPublisher(services, self._view, first)
         self.hub, self.meters, self.note = publisher.hub, publisher.meters, publisher.note
@@ -184,8 +184,8 @@ class JobRunner:
     def _stop_tasks(self) -> None:
         """Cancels the attempts that this leader has deployed, and those that task managers still run from before."""
         self._rest()
-        for name in self._placed_on:
-            self._services.send(name, CancelAttempt(self.attempt, "the job failed"))
+        for name, attempt in sorted(self._placed, key=lambda item: (item[0], item[1].attempt)):
+            self._services.send(name, CancelAttempt(attempt, "the job failed"))
         for early in self._take_early():
             self.handle(early)
         self._services.context.slots(SlotsReleased(self.key))
@@ -358,7 +358,7 @@ class JobRunner:
         match effect:
             case do.PersistAttempt(record):
                 self.attempt = AttemptId(key, self.record.run_id, record.attempt)
-                self._placed_on = set(record.task_manager_ids)
+                self._placed = set(zip(record.task_manager_ids, slot_ids(self.attempt, record), strict=False))
                 self._work.do(lambda: store.write_attempt(key, record), answered)
             case do.PersistOrders(orders):
                 self._work.do(lambda: store.write_orders(key, orders), answered)

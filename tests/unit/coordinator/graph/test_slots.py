@@ -55,9 +55,18 @@ def test_a_job_that_keeps_its_slots_while_it_waits_loses_none_and_gets_them_agai
     cluster = pool(a=2, b=2)
     cluster.handle(SlotsRequested("j", 1, 4), 0)
     cluster.handle(TaskManagerRemoved("b"), 0)
-    assert places(cluster.handle(SlotsRequested("j", 2, 4, ("a", "", "a", ""), keeps=True), 0)) == {}
+    assert places(cluster.handle(SlotsRequested("j", 2, 4, ("a", "", "a", ""), keeps=(0, 2)), 0)) == {}
     assert places(cluster.handle(SlotsRequested("other", 1, 1), 0)) == {}, "its subtasks still run there"
     assert places(cluster.handle(TaskManagerAdded("c", "c:1", 2), 0)) == {"j": ["a", "c", "a", "c"]}
+
+
+def test_an_heir_where_subtasks_run_on_does_not_take_their_slots() -> None:
+    """Standby copies of lost slots 0 and 1 are on b, which has one slot beside those of 2 and 3."""
+    cluster = pool(a=3, b=3)
+    cluster.handle(SlotsRequested("j", 1, 4, ("a", "a", "b", "b")), 0)
+    cluster.handle(TaskManagerRemoved("a"), 0)
+    cluster.handle(SlotsRequested("j", 2, 4, ("b", "b", "b", "b"), keeps=(2, 3)), 0)
+    assert places(cluster.handle(TaskManagerAdded("c", "c:1", 3), 0)) == {"j": ["b", "c", "b", "b"]}
 
 
 def test_a_job_that_runs_in_two_attempts_claims_the_slots_of_both() -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.recurrence import ENOUGH
+from lockgate_coordinator.job.trace import Starts
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import (
     AssignSplits,
@@ -14,29 +16,39 @@ from lockgate_proto.messages import (
     AttemptRecord,
     CancelAttempt,
     CheckpointCommitted,
+    ConsoleSink,
     Deploy,
     DiscoverSplits,
+    FailureCause,
+    FixedDelayRestart,
     JobEventKind,
     JobGraph,
     JobState,
+    KafkaSource,
+    KafkaStart,
     LeaderFailover,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    Operator,
     OperatorCounters,
+    RestartStrategy,
     SourceState,
     SplitsDiscovered,
     SplitState,
+    StragglerReplacement,
     SubtaskCounters,
+    SubtaskEffort,
     SubtaskPhase,
     SubtaskProgress,
     SubtaskReport,
     TriggerCheckpoint,
+    Vertex,
     VertexParallelism,
 )
 
 from tests.layouts import places
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import SUBTASKS, ack, attempt, forward, source_state, subtask, word_count
+from tests.unit.coordinator.jobs import FILES, SUBTASKS, ack, attempt, forward, source_state, subtask, word_count
 
 NEW = (SlotOffer("tm-a", "a:1"), SlotOffer("tm-c", "c:1"))
 LOST = (("read", 1), ("count", 1))
@@ -84,7 +96,7 @@ def test_only_what_is_lost_is_deployed_and_nothing_is_cancelled() -> None:
     driver = running()
     lose(driver)
     assert (driver.sent(CancelAttempt), driver.state) == ([], JobState.RESTARTING)
-    assert request(driver) == effects.RequestSlots(2, 2, ("tm-a", ""), keeps=True)
+    assert request(driver) == effects.RequestSlots(2, 2, ("tm-a", ""), keeps=(0,))
     assert driver.offer(2, NEW).record.slot_attempts == (1, 2)
     driver.give(events.AttemptPersisted(2))
     ((name, deploy),) = driver.sent(Deploy)
@@ -171,6 +183,29 @@ def test_a_loss_while_a_part_restarts_restarts_the_whole_job() -> None:
     assert driver.state is JobState.RESTARTING
     assert driver.emitted(JobEventKind.RESTART_EXTENT)[-1] == "the whole job restarts: the job was WAITING_FOR_SLOTS"
     assert not request(driver).keeps
+
+
+def test_what_is_lost_at_the_same_time_is_one_failure_for_the_restart_strategy() -> None:
+    driver = running(forward(restart=RestartStrategy(FixedDelayRestart(attempts=1, delay_ms=50))))
+    lose(driver)
+    lose(driver, "tm-a")
+    assert not driver.master.is_ending
+    driver.deploy(request(driver).request, NEW)
+    lose(driver, "tm-c")
+    assert driver.master.is_ending
+
+
+def test_subtasks_that_fail_alike_at_the_same_time_are_one_attempt_that_has_failed_so() -> None:
+    """Otherwise the third failure would come in the second attempt, and end a job whose third may succeed."""
+    driver = running()
+    for number in range(1, ENOUGH):
+        for key in (("count", 0), ("count", 1)):
+            driver.report(SubtaskPhase.SUBTASK_FAILED, key, number, FailureCause.DATA_ERROR, "'x' is no INT")
+        assert not driver.master.is_ending
+        driver.deploy(request(driver).request, NEW)
+        driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    driver.fail(FailureCause.DATA_ERROR, "'x' is no INT")
+    assert driver.master.is_ending
 
 
 @pytest.mark.parametrize("is_deployed", [False, True])
@@ -287,6 +322,25 @@ def test_splits_of_what_runs_on_are_not_given_out_again_and_those_of_the_part_ar
     assert sorted(split.split for split in assigned.splits) == sorted(shares[1])
 
 
+def test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written() -> None:
+    """It was asked for in the attempt before, and is not asked for again."""
+    source = Operator(id="thin-source", kind=replace(FILES, continuous=True))
+    thin = Vertex(id="thin", parallelism=1, operators=(source, Operator(id="print", kind=ConsoleSink())))
+    graph = forward()
+    driver = Driver(replace(graph, vertices=(*graph.vertices, thin)))
+    driver.deploy(driver.recover().request)
+    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    driver.report(SubtaskPhase.SUBTASK_RUNNING, ("thin", 0))
+    lose(driver)
+    driver.offer(request(driver).request, NEW)
+    splits = SplitsDiscovered(attempt(1), "thin", (SplitState("new", 0, 10),), round=1)
+    driver.give(events.SplitsFound(splits))
+    ((name, assigned),) = driver.sent(AssignSplits)
+    assert (name, assigned.subtask, assigned.splits) == ("tm-a", subtask("thin", 0, 1), splits.splits)
+    driver.give(events.AttemptPersisted(2))
+    assert {body.vertex_id for _, body in driver.sent(DiscoverSplits)} == {"read"}
+
+
 def test_splits_in_the_snapshot_return_to_it_and_what_runs_on_keeps_its_place() -> None:
     driver = running()
     found(driver, 1, 1, "file-0", "file-1")
@@ -302,6 +356,28 @@ def test_splits_in_the_snapshot_return_to_it_and_what_runs_on_keeps_its_place() 
     assert driver.sent(DiscoverSplits) == []  # each of the lists was complete in the snapshot
 
 
+def test_partitions_that_begin_at_their_end_are_not_found_beside_others_before_a_checkpoint_has_any() -> None:
+    """A lister takes a partition beside known ones for a new one, and reads it from its beginning."""
+    driver = running(forward(KafkaSource("h:9", ("t",), KafkaStart.KAFKA_LATEST)))
+    found(driver, 1, 1, "t/0", "t/1", complete=False)
+    lose(driver)
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [
+        "the whole job restarts: source 'source' begins at the end of its topics, and no checkpoint has its partitions"
+        " yet"
+    ]
+    driver.deploy(request(driver).request, NEW)
+    ((_, body),) = driver.sent(DiscoverSplits)
+    assert body.known == ()
+
+
+@pytest.mark.parametrize("starting", list(KafkaStart))
+def test_partitions_in_a_checkpoint_do_not_keep_a_part_from_restarting(starting: KafkaStart) -> None:
+    driver = running(forward(KafkaSource("h:9", ("t",), starting)))
+    driver.complete()
+    restarted(driver)
+    assert [name for name, _ in driver.sent(Deploy)] == ["tm-c"]
+
+
 def test_only_what_the_lost_subtasks_had_read_is_read_again() -> None:
     driver = running()
     for key in SURVIVORS[:1] + LOST[:1]:
@@ -313,7 +389,46 @@ def test_only_what_the_lost_subtasks_had_read_is_read_again() -> None:
     assert (status.records_read, status.records_read_again, status.restarts) == (100, 100, 1)
 
 
+def test_only_what_begins_is_in_the_trace_of_the_restart() -> None:
+    driver = running()
+    restarted(driver)
+    run_again(driver)
+    driver.report(SubtaskPhase.SUBTASK_EXHAUSTED, ("read", 0), 1, after_ms=9_000)  # not a start
+    parts = [emit.parts for emit in driver.all if isinstance(emit, effects.Emit) and isinstance(emit.parts, Starts)]
+    assert set(parts[-1].started_ms) == set(LOST)
+
+
+def test_the_work_before_a_part_restarted_says_nothing_of_how_fast_the_others_are_now() -> None:
+    """What runs on has had small records for long; now all have large ones, and none is slower than the others."""
+    option = StragglerReplacement(factor=3.0, window_ms=4_000, pause_ms=10_000)
+    driver = running(replace(forward(), straggler_replacement=option))
+    driver.complete()
+    restarted(driver)
+    run_again(driver)
+    for step in range(1, 40):
+        efforts = (
+            SubtaskEffort(100_000_000 + 190_000 * step, 10_000 + 10 * step, 100_000_000 + 1_000 * step, 0, 1_000),
+            SubtaskEffort(190_000 * step, 10 * step, 1_000 * step, 0, 1_000),
+        )
+        counters = tuple(
+            SubtaskCounters(subtask("count", index, index + 1), (), effort) for index, effort in enumerate(efforts)
+        )
+        driver.give(events.CountersReported(counters, (events.Spare("tm-d", "d:1", 1),)), 200)
+    assert driver.emitted(JobEventKind.SUBTASK_MOVED) == []
+
+
 # the end, and other leaders
+
+
+def test_what_all_had_committed_is_not_in_doubt_when_the_job_is_cancelled_before_the_part_is_deployed() -> None:
+    driver = running()
+    checkpoint, _ = driver.complete()
+    driver.commit(checkpoint.checkpoint_id)
+    lose(driver)
+    driver.offer(request(driver).request, NEW)
+    driver.give(events.CancelRequested())
+    driver.tick(10_000)
+    assert driver.result().error == ""
 
 
 def test_a_cancelled_job_does_not_wait_for_the_commit_of_what_is_lost() -> None:
