@@ -116,7 +116,7 @@ class JobAttempts:
         self._stale = slot_ids(AttemptId(self._record.job_key, self._record.run_id, last.attempt), last)
         self._stale_places = set(last.task_manager_ids) - {""}
         self._found_places = last.task_manager_ids
-        self._is_known = True
+        self._is_known = bool(last.attempt)  # a job's first attempt may begin from a savepoint
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:

@@ -107,6 +107,14 @@ class Successor(Driver):
         return self.emitted(JobEventKind.ATTEMPT_NOT_ADOPTED)
 
 
+def test_there_is_nothing_to_adopt_before_the_first_attempt_of_a_job_that_begins_from_a_savepoint() -> None:
+    leader = Successor(record=AttemptRecord())
+    assert leader.begin() == 1
+    leader.give(events.AttemptPersisted(1))
+    assert leader.sent(Deploy)
+    assert leader.reasons == []
+
+
 def test_an_attempt_that_runs_where_it_was_is_adopted_and_nothing_is_restarted() -> None:
     leader = Successor()
     leader.hear((index, progress(index)) for index in (0, 1))
