@@ -58,6 +58,9 @@ _TOKENS, _ROUNDS = 1 << 31, 1 << 31
 DEPLOY_TIMEOUT_MS = 300_000
 """An attempt whose subtasks have not all started by then has failed."""
 
+PART_TIMEOUT_MS = 60_000
+"""How long the rest runs on while a lost part waits for slots: its sinks hold what no checkpoint has sealed."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
@@ -112,6 +115,7 @@ class Attempt:
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
         self._commit_deadline_ms: int | None = None
+        self._part_deadline_ms: int | None = None  # while a lost part waits for slots
 
     def handle(self, event: AttemptEvent, now_ms: int) -> list[AttemptEffect]:
         """Handles reports of its task managers. Reports of other attempts are ignored."""
@@ -178,6 +182,10 @@ class Attempt:
             if all((vertex.id, index) in stay for index in range(vertex.parallelism)):
                 self._assigners[vertex.id] = before._assigners[vertex.id]  # answers may come before the deployment
 
+    def await_slots(self, now_ms: int) -> None:
+        """Slots are asked for, for a lost part."""
+        self._part_deadline_ms = now_ms + PART_TIMEOUT_MS
+
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""
         self.is_adopted, self._adopted = True, dict(progress)
@@ -235,7 +243,7 @@ class Attempt:
     def next_wake_ms(self) -> int | None:
         """When a Tick is wanted."""
         times = [assigner.next_wake_ms() for assigner in self._assigning()]
-        times.append(self._commit_deadline_ms)
+        times += [self._commit_deadline_ms, self._part_deadline_ms]
         if self.deployed_ms is not None and self.running_ms is None:
             times.append(self.deployed_ms + DEPLOY_TIMEOUT_MS)
         return min((at for at in times if at is not None), default=None)
@@ -374,6 +382,9 @@ class Attempt:
             return [AttemptFailed(FailureCause.FAULT, text)]
         if self._commit_deadline_ms is not None and now_ms >= self._commit_deadline_ms:
             text = "the last checkpoint was not committed in time"
+            return [AttemptFailed(FailureCause.FAULT, text)]
+        if self._part_deadline_ms is not None and now_ms >= self._part_deadline_ms:
+            text = f"there were no slots for the lost part within {PART_TIMEOUT_MS} ms, so the rest waits as well"
             return [AttemptFailed(FailureCause.FAULT, text)]
         effects: list[AttemptEffect] = []
         for assigner in self._assigning():

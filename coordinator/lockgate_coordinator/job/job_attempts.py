@@ -151,7 +151,10 @@ class JobAttempts:
         self._request += 1
         slots, avoided = slots_needed(self.graph), self.stragglers.avoided(now_ms)
         if not is_first:
-            keeps = self.current.execution.kept_slots() if self.current is not None else ()
+            keeps: tuple[int, ...] = ()
+            if self.current is not None:
+                self.current.await_slots(now_ms)
+                keeps = self.current.execution.kept_slots()
             return RequestSlots(self._request, slots, self.places, avoided=avoided, keeps=keeps)
         may_adopt = self._adoption is not None and self._is_known and "" not in self.places
         running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)

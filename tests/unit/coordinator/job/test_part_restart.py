@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.job.attempt import PART_TIMEOUT_MS
 from lockgate_coordinator.job.recurrence import ENOUGH
 from lockgate_coordinator.job.trace import Starts
 from lockgate_proto.codec import decode
@@ -206,6 +207,20 @@ def test_subtasks_that_fail_alike_at_the_same_time_are_one_attempt_that_has_fail
         driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
     driver.fail(FailureCause.DATA_ERROR, "'x' is no INT")
     assert driver.master.is_ending
+
+
+def test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part_waits_for_slots() -> None:
+    """Sinks hold what no checkpoint has sealed, some of them in memory."""
+    driver = running(forward(restart=RestartStrategy(FixedDelayRestart(attempts=1, delay_ms=50))))
+    lose(driver)
+    request(driver)
+    driver.tick(PART_TIMEOUT_MS - 1)
+    assert driver.sent(CancelAttempt) == []
+    assert effects.WakeAt(driver.now + 1) in driver.last
+    driver.tick(1)
+    assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a"]
+    assert not request(driver).keeps
+    assert not driver.master.is_ending, "it has failed once"
 
 
 @pytest.mark.parametrize("is_deployed", [False, True])
