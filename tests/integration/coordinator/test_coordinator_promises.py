@@ -367,8 +367,8 @@ def test_a_job_whose_status_fails_interrupts_no_other_and_runs_on(
     next(watch)
     whole, is_mistaken = JobMaster.status, threading.Event()
 
-    def mistaken(self: JobMaster) -> m.JobStatus:
-        status = whole(self)
+    def mistaken(self: JobMaster, *, with_subtasks: bool = True) -> m.JobStatus:
+        status = whole(self, with_subtasks=with_subtasks)
         if is_mistaken.is_set() and status.job_key == "bad":
             raise KeyError("a counter")
         return status
