@@ -12,6 +12,7 @@ _TRANSACTION = struct.Struct(">qiqqi")  # session, cxid, zxid, time, type
 _CREATED, _CLOSED = -10, -11
 _SUPER_SECRET = 0xB3415C00  # of ZooKeeperServer.java: a session's password follows from its id
 _TIMEOUT_MS = 10_000
+_TRIES = 20
 
 
 def live_sessions(data_dir: Path) -> set[int]:
@@ -33,15 +34,33 @@ def live_sessions(data_dir: Path) -> set[int]:
 
 
 def expire(address: str, session_id: int) -> bool:
-    """Closes a session at the server at `host:port`; its ephemeral nodes are gone then. Whether there was one."""
+    """Closes a session at the server at `host:port`; its ephemeral nodes are gone then. Whether there was one.
+
+    Its client takes the session back as soon as it has lost it. If the server then hangs up on this side, the next try
+    takes it again.
+    """
+    for _ in range(_TRIES):
+        existed = _try_to_expire(address, session_id)
+        if existed is not None:
+            return existed
+    raise AssertionError(f"{address} has hung up {_TRIES} times on a client that asked for session {session_id:#x}")
+
+
+def _try_to_expire(address: str, session_id: int) -> bool | None:
+    """None if the server hung up before it answered."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         password = _password(session_id)
         hello = struct.pack(">iqiqi16s?", 0, 0, _TIMEOUT_MS, session_id, len(password), password, False)
         connection.sendall(struct.pack(">i", len(hello)) + hello)
         with connection.makefile("rb") as answers:
-            (size,) = struct.unpack(">i", answers.read(4))
-            _version, timeout_ms, _session = struct.unpack(">iiq", answers.read(size)[:16])
+            try:
+                size = answers.read(4)
+            except ConnectionResetError:
+                return None
+            if len(size) < 4:
+                return None
+            _version, timeout_ms, _session = struct.unpack(">iiq", answers.read(*struct.unpack(">i", size))[:16])
             if timeout_ms <= 0:
                 return False
             connection.sendall(struct.pack(">iii", 8, 1, _CLOSED))

@@ -9,6 +9,6 @@ from tests.mutation.rewrite import rewrite
 rewrite(
     JobAttempts,
     "recovered",
-    "self._is_known = True",
+    "self._is_known = bool(last.attempt)",
     "self._is_known, self.token = True, last.token if self._adoption is not None else self.token",
 )
