@@ -169,8 +169,9 @@ build_image() {
     cp -rp docker/bin "$context/lockgate" "$context/own/"
     cp -p docker/slim.sh "$context/requirements.txt" "$context/dependencies/"
     echo "building $tag (log: $log) ..."
-    # --network=host: apt inside a build reaches the mirrors of this host. The legacy builder is enough, BuildKit may be missing.
-    docker build --network=host --tag "$tag" --file docker/Dockerfile "$context" >"$log" 2>&1 \
+    # --network=host: apt inside a build reaches the mirrors of this host. --shm-size: room for the class archive.
+    # The legacy builder is enough, BuildKit may be missing.
+    docker build --network=host --shm-size=512m --tag "$tag" --file docker/Dockerfile "$context" >"$log" 2>&1 \
         || { tail -n 15 "$log" >&2; fail "the image could not be built; the lines above are the end of $log"; }
 }
 
