@@ -99,6 +99,7 @@ def test_entries_have_the_agreed_fields() -> None:
     assert found[0]["p50_ms"] == 250.0
 
 
+@pytest.mark.spark  # functions are pickled with PySpark
 def test_the_jobs_have_the_shapes_of_their_cases() -> None:
     load = latency.Load(100_000, 20)
     jobs = {case: latency.graph(case, 1234, load, 1000, 1) for case in latency.CASES}

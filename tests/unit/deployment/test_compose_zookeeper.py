@@ -38,6 +38,7 @@ def test_servers_are_named_as_their_certificates_name_them_and_not_published() -
 
 
 @pytest.mark.integration
+@pytest.mark.spark
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl on this machine, which the image has")
 def test_the_certificates_of_containers_serve_and_the_health_check_asks_with_them(tmp_path: Path) -> None:
     credentials, own = tmp_path / "credentials", tmp_path / "own"

@@ -116,6 +116,7 @@ def test_prepare_only_fetches_and_builds_nothing() -> None:
         assert len(done.stdout.splitlines()) == len(expected) + (what != "--prepare")
 
 
+@pytest.mark.spark  # the script reads the versions that are installed, PySpark's among them
 def test_the_image_has_every_extra_that_the_documentation_says_it_has() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for python in ("3.11", "3.99"):  # the versions of this environment, and those of the project

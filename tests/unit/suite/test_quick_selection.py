@@ -35,13 +35,24 @@ def _left_out() -> set[str]:
     return {name for name, homes in packages_distributions().items() if {home.lower() for home in homes} <= absent}
 
 
-def test_the_quick_tests_are_found_without_spark_and_what_else_is_large() -> None:
-    absent = _left_out()
-    assert {"pyspark", "py4j", "pandas", "confluent_kafka", "moto", "deltalake", "matplotlib"} <= absent
+def _pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Where none of those can be imported."""
     plugins = ["-p", "xdist", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-c", WITHOUT, ",".join(absent), *plugins, "-q", "--collect-only", "-m", "not spark"]
+    selection = ["-q", "-m", "not spark and not slow", *arguments]
+    command = [sys.executable, "-c", WITHOUT, ",".join(_left_out()), *plugins, *selection]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_quick_tests_are_found_without_spark_and_what_else_is_large() -> None:
+    assert {"pyspark", "py4j", "pandas", "confluent_kafka", "moto", "deltalake", "matplotlib"} <= _left_out()
+    result = _pytest("--collect-only")
     assert result.returncode == 0, result.stdout[-3000:]
     assert "::test_ack_twice_counts_once" in result.stdout
     assert "tests/integration" not in result.stdout
+
+
+def test_pipelines_are_built_without_spark() -> None:
+    """Of the modules that import PySpark only when they use it, those that the quick tests reach."""
+    result = _pytest("tests/unit/lockgate/pipeline", "tests/unit/benchmarks")
+    assert result.returncode == 0, result.stdout[-3000:]

@@ -29,6 +29,7 @@ def test_aggregates_of_count_windows_are_one_operator_and_upserted_by_its_end() 
     assert sink.kind.keys == ("user", "window_end")  # type: ignore[union-attr]
 
 
+@pytest.mark.spark  # functions are pickled with PySpark
 def test_a_function_of_count_windows_is_one_operator() -> None:
     job = Job("clicks")
 
@@ -53,7 +54,11 @@ def test_a_function_of_count_windows_is_one_operator() -> None:
         (lambda s: s.key_by("u").count_window(5).aggregate(), "needs at least one aggregate"),
         (lambda s: s.key_by("u").count_window(5).aggregate(window_end=count()), "the name of a window column"),
         (lambda s: s.key_by("u").count_window(5).process(lambda key: None, schema="a INT"), "(key, window, records)"),
-        (lambda s: s.key_by("u").count_window(5).process(print, schema=""), "process() needs schema= as text"),
+        pytest.param(
+            lambda s: s.key_by("u").count_window(5).process(print, schema=""),
+            "process() needs schema= as text",
+            marks=pytest.mark.spark,  # functions are pickled with PySpark
+        ),
         (
             lambda s: s.key_by("u").count_window(5).aggregate(n=count()).late(),
             "late() belongs to the results of windows",
@@ -61,9 +66,10 @@ def test_a_function_of_count_windows_is_one_operator() -> None:
         (lambda s: s.count_window(5), 'a Stream has no count_window(); use key_by("user").count_window(100)'),
         (lambda s: s.key_by("u").countWindow(5), 'use key_by("user").count_window(100)'),
         (lambda s: s.key_by("u").count_window(5).reduce(max), "a CountedStream has no reduce()"),
-        (
+        pytest.param(
             lambda s: s.key_by("u").count_window(5).process(print, schema="a INT").write_sql("sqlite:////x.db", "x"),
             "write_sql() needs key=",
+            marks=pytest.mark.spark,
         ),
     ],
 )

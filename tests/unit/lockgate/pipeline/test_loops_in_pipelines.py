@@ -131,6 +131,7 @@ class Later(Once):
         return ()
 
 
+@pytest.mark.spark  # functions are pickled with PySpark
 @pytest.mark.parametrize(("function", "is_fine"), [(Once(), True), (Later(), False)])
 def test_a_process_function_may_be_inside_if_it_cannot_set_timers(function: ProcessFunction, is_fine: bool) -> None:
     job = Job("j", parallelism=2)

@@ -90,6 +90,7 @@ def test_windows_of_processing_time_need_no_event_time() -> None:
     assert aggregated.operators[1].kind.keys == ("word", "window_start")  # type: ignore[union-attr]
 
 
+@pytest.mark.spark  # functions are pickled with PySpark
 def test_a_function_of_windows_is_an_operator_whose_late_records_leave_as_they_are() -> None:
     job = Job("clicks", parallelism=2)
 
@@ -163,7 +164,11 @@ def test_a_window_with_only_its_late_rows_used_is_refused() -> None:
             lambda s: s.key_by("u").window(tumbling(5)).process(lambda key, rows: None, schema="a INT"),
             "process() calls its function with (key, window, records)",
         ),
-        (lambda s: s.key_by("u").window(tumbling(5)).process(print, schema=""), "process() needs schema= as text"),
+        pytest.param(
+            lambda s: s.key_by("u").window(tumbling(5)).process(print, schema=""),
+            "process() needs schema= as text",
+            marks=pytest.mark.spark,  # functions are pickled with PySpark
+        ),
         (
             lambda s: s.key_by("u").window(tumbling(5), time="processing").aggregate(n=count()).late(),
             "late() has no records here",
