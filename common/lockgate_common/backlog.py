@@ -50,9 +50,7 @@ _UNKNOWN = Backlog()
 
 
 def vertex_backlogs(subtasks: Iterable[SubtaskStatusView]) -> dict[str, Backlog]:
-    """By vertex id, where known. A figure that one subtask does not have is none of its vertex: the sum would be too
-    low.
-    """
+    """By vertex id, where known. A vertex lacks a figure that one of its subtasks lacks: the sum would be too low."""
     sums = {vertex: _sum(loads) for vertex, loads in _by_vertex(subtasks).items()}
     return {vertex: backlog for vertex, backlog in sums.items() if backlog.is_known}
 

@@ -2,13 +2,13 @@
 
 ```
 caller                                                                 server
-   call metadata: nonce, MAC("call", address, instance, method, nonce) -->  is it for me, and of somebody who knows?
+   call metadata: nonce, MAC("call", address, instance, method, nonce) -->  for me, by a caller with the secret?
    <-- initial metadata: MAC("answer", address, instance, method, nonce)    at once, before anything else
    request messages of a stream, only now -->
 ```
 
 `address` is where the caller has dialled, `instance` a random number that the server made when it started. The caller
-takes both from the leader's record in ZooKeeper, or from its leader. So a MAC is of no use to anybody but that one
+takes both from the leader's record in ZooKeeper, or from its leader. So a MAC is useless to any other
 process: a server that passes it on has another address, and a process that comes to that address later has another
 instance. The nonce makes the server's answer fresh. No round trip is needed before the call.
 """

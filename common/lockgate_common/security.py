@@ -120,7 +120,7 @@ class Credentials:
 
 
 def _is_no_stray_header(record: logging.LogRecord) -> bool:
-    """grpcio logs each header that is no UTF-8, credentials too, with a stack trace, whoever has sent it."""
+    """grpcio logs every header that is not UTF-8, including credentials, with a stack trace, from any caller."""
     return not str(record.msg).startswith("Invalid encoding on ")
 
 
@@ -138,7 +138,7 @@ def default_secret_file() -> Path:
 def load_secret(path: Path, *, create: bool) -> str:
     """The secret in `path`. Raises SecurityError.
 
-    create: by a process that lets in whoever knows it; makes the file (mode 0600) when it is missing.
+    create: by a process that admits callers with it; makes the file (mode 0600) when it is missing.
     """
     try:
         if create and not path.exists():

@@ -74,7 +74,7 @@ class Session(Generic[Body]):
             self.send(body)
 
     def replace(self, change: Callable[[Body], Body]) -> None:
-        """Changes what is kept: whoever has not got it yet gets the changed one under the same number."""
+        """Changes what is kept: a peer that has not received it yet gets the changed one under the same number."""
         self._kept = deque((number, change(body)) for number, body in self._kept)
 
     def __len__(self) -> int:

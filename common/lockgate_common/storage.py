@@ -198,7 +198,7 @@ class NotAFile(ValueError):
 
 
 class FileTooLarge(ValueError):
-    """A file is larger than whoever reads it expects. size_bytes: its size."""
+    """A file is larger than its reader expects. size_bytes: its size."""
 
     def __init__(self, size_bytes: int, most_bytes: int) -> None:
         super().__init__(f"it has {size_bytes:,} bytes, but should have at most {most_bytes:,}")

@@ -26,7 +26,7 @@ def wait_for_zookeeper(
 ) -> bool:
     """True once ZooKeeper has answered, False when the process is asked to stop first. Raises NoZooKeeper.
 
-    answered: waits for an answer, so many milliseconds at most. hosts: where it is asked, for people.
+    answered: waits for an answer, for at most the given milliseconds. hosts: where it is asked, for people.
     refusal: why waiting does not help, "" as long as it may. trouble: why nothing answers, "" if unknown; may be slow.
     """
     began, limit_s, logged_s = time.monotonic(), limit_ms / 1000, 0.0

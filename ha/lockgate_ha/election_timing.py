@@ -14,8 +14,8 @@ class ElectionTiming:
     penalty_ms, penalty_max_ms: how long a coordinator that lost leadership lets others go first; doubles each time
     stable_ms: a term this long makes the penalty start again from the beginning
     retry_ms: pause before a failed request to a connected ZooKeeper is made again
-    probe_timeout_ms: a leader whose address has not answered for so long is challenged through ZooKeeper challenge_ms:
-    the time to answer it; tens of milliseconds when both are healthy
+    probe_timeout_ms: a leader whose address has not answered for this long is challenged through ZooKeeper
+    challenge_ms: the time to answer it; tens of milliseconds when both are healthy
     spare_ms: a leader that has answered is not challenged again during this time
     """
 

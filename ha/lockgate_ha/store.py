@@ -56,7 +56,7 @@ class CoordinationStore(Protocol):
     """Small durable records. Paths are absolute. Calls block for at most about the session timeout; thread-safe.
 
     When ZooKeeper is not connected calls fail at once with StoreUnavailable; nothing is queued. Data is what is stored:
-    whoever uses it seals and unseals records.
+    its users seal and unseal records.
     """
 
     @property

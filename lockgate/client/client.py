@@ -69,7 +69,7 @@ from lockgate.client.watch import JobWatch, LostListener
 DEFAULT_PATIENCE_MS = 30_000
 # A leader that was cut off from ZooKeeper does not know that it was replaced, and continues to answer; the others know.
 TRUST_S = 3.0
-# A leader that does not answer for so long may be frozen: it is located again.
+# A leader that does not answer for this long may be frozen: it is located again.
 CALL_TIMEOUT_S = 5.0
 READ_MS = 30_000
 """How long the leader waits for a read of checkpoints in the storage."""
@@ -84,7 +84,7 @@ class Client:
 
     coordinators: `host:port` each; zookeeper: `host:port,...`. One of the two is enough; with both the coordinators
     are asked first. patience_ms: how long a call looks for a leader before it fails. Every call raises ClientError.
-    credentials: without secret and token a job is handed over with TLS only; with None to whoever answers.
+    credentials: without secret and token a job is handed over with TLS only; with None to any process that answers.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class JobFailed(ClientError):
 class TryAgain:
     """The call may succeed at the leader: `leader` is its address when the answer named it, else empty.
 
-    pause_s: the leader itself has answered, and asks this client to wait for so long; 0 for any other answer
+    pause_s: the leader itself has answered, and asks this client to wait this long; 0 for any other answer
     """
 
     reason: str

@@ -17,7 +17,7 @@ from lockgate.client.deadline import Deadline
 from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
 
 TERMINAL = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
-# A stream without messages for so long has no backlog left.
+# A stream without messages for this long has no backlog left.
 QUIET_S = 2.0
 # How often the others are asked for the leader. A frozen leader is silent, and a leader that was cut off from ZooKeeper
 # continues to report, because it does not know that it was replaced.

@@ -44,7 +44,7 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
     type=click.Choice(("reattach", "restart")),
     default="reattach",
     show_default=True,
-    help="Whether a new leader goes on with what runs or restarts the job.",
+    help="Whether a new leader adopts the running attempt or restarts the job.",
 )
 @click.option(
     "--standby-replicas",

@@ -21,7 +21,7 @@ from lockgate.commands.status import jobs_line, storage_line, task_manager_table
 if TYPE_CHECKING:
     from lockgate.client import Client
 
-_PATIENCE_MS = 2_000  # the view says so when no leader answers for so long
+_PATIENCE_MS = 2_000  # the view says so when no leader answers for this long
 
 
 @click.command()

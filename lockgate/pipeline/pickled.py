@@ -16,7 +16,7 @@ from typing import Any
 from lockgate.pipeline.errors import PipelineError
 
 # on every task manager, even when the author's file is in the same folder as our sources
-_INSTALLED = re.compile(r"lockgate(_(proto|common|ha|coordinator|taskmanager|devtools))?(\.|$)")
+_INSTALLED = re.compile(r"lockgate(_(proto|common|ha|coordinator|taskmanager|devtools|web))?(\.|$)")
 
 
 def pickled(

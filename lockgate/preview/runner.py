@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lockgate_taskmanager.spark.engine import SparkEngine
 
 _IDLE_S = 5.0
-"""A source that waits for input (Kafka, a socket) ends when there has been none for so long."""
+"""A source that waits for input (Kafka, a socket) ends when there has been none for this long."""
 
 
 class Runner:

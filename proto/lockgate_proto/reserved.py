@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-PREFIX = "__lockgate_"
 _RESERVED = re.compile(
     r"__(lockgate_.*|hash|rows|pane|event_time|first|last|p\d+|kg_\d+|key|payload|event|wall|expiry|is_record|watermark"
     r"|now)",

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from lockgate.pipeline.pickled import _INSTALLED
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "lockgate",
@@ -177,6 +179,10 @@ def test_modules_and_public_names_have_docstrings() -> None:
         and not ast.get_docstring(node)
     ]
     assert not silent
+
+
+def test_pickling_leaves_out_every_package_of_the_project() -> None:
+    assert not [package for package in PACKAGES if not _INSTALLED.match(package.rpartition("/")[2])]
 
 
 def test_every_room_states_its_purpose() -> None:

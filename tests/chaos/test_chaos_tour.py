@@ -1,4 +1,4 @@
-"""The README's tour: its commands as they stand there print what it shows, and the ledger is right at the end."""
+"""The README's tour: its commands, unchanged, print what it shows, and the ledger is right at the end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Terminal:
 
     @contextmanager
     def running(self, command: str) -> Iterator[Path]:
-        """Another one, in which it runs meanwhile; gives the file with what it has printed."""
+        """Runs a command in the background; yields the file with its output."""
         output = self.folder / "watch.txt"
         with output.open("wb") as file:
             other = subprocess.Popen(

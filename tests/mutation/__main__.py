@@ -26,7 +26,7 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("only", nargs="*", metavar="MUTANT", help="default: all of them")
-    parser.add_argument("-j", "--jobs", type=int, default=2, metavar="N", help="so many at a time (default: 2)")
+    parser.add_argument("-j", "--jobs", type=int, default=2, metavar="N", help="mutants to run at a time (default: 2)")
     parser.add_argument("--share", type=int, default=1, metavar="N", help="only one of N shares, another each day")
     parser.add_argument("--passed", action="store_true", help="the tests have just passed: they are not run unmutated")
     options = parser.parse_args()

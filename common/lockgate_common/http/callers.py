@@ -26,7 +26,7 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "via", "x-real-ip")
 class HttpCaller:
     """credentials: with which the cluster is called for this caller, the process's own for its owner.
 
-    A token or JWT has still to be looked up, by whoever uses it.
+    A token or JWT has still to be looked up by the user of this class.
     """
 
     credentials: Credentials
@@ -101,7 +101,7 @@ class HttpCallers:
 
 
 def _is_direct(scope: Scope) -> bool:
-    """False for what a proxy has passed on: its socket says nothing of who asks."""
+    """False for what a proxy has passed on: its socket does not identify the caller."""
     names = {name.decode("latin-1") for name, _ in scope["headers"]}
     ends = (scope["client"], scope["server"])
     return not names.intersection(_FORWARDED) and all(end is not None and is_loopback(_shown(end)) for end in ends)

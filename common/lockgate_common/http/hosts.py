@@ -1,6 +1,6 @@
 """The names under which a server may be called.
 
-A page of somebody else can let its own name point at 127.0.0.1 (DNS rebinding); the browser then takes both for one
+A foreign page can let its own name point at 127.0.0.1 (DNS rebinding); the browser then takes both for one
 site, and only the `Host` header still says which name was meant.
 """
 

@@ -1,6 +1,6 @@
 """An HTTP server in a separate thread, with its own event loop.
 
-Until somebody connects, the thread only waits: uvicorn is not imported, so a process starts no later for its server.
+Until the first connection, the thread only waits: uvicorn is not imported, so a process starts no later for its server.
 """
 
 from __future__ import annotations

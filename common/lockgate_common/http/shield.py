@@ -37,7 +37,7 @@ _HEADERS = {
 
 
 def header(scope: Scope, name: str) -> str:
-    """A request's header; "" for none. Several of one name are none that anybody means."""
+    """A request's header; "" for none. Several of one name count as none."""
     found = [value for key, value in scope["headers"] if key == name.encode()]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

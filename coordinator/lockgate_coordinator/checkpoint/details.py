@@ -71,5 +71,5 @@ class CheckpointDetails:
             self._kept.popleft()
 
     def of(self, checkpoint_id: int) -> SnapshotDetails | None:
-        """None when they are not kept, or not any more."""
+        """None when they are not kept (any more)."""
         return next((found for found in self._kept if found.checkpoint_id == checkpoint_id), None)

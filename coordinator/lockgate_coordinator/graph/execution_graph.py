@@ -75,7 +75,7 @@ class ExecutionGraph:
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
-        self._outdated: set[SubtaskKey] = set()  # of the views: made again for the next status, if anybody asks
+        self._outdated: set[SubtaskKey] = set()  # of the views: made again when the next status is requested
         self._started_ms: dict[SubtaskKey, int] = {}
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)

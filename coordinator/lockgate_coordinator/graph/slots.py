@@ -70,7 +70,7 @@ class SlotsRequested:
     """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
 
     preferred: the task manager wanted for slot i, "" where there is none; empty for a job that has never run.
-    grace_ms: wait so long for preferred ones that are not registered yet. For the other fields see
+    grace_ms: how long to wait for preferred ones that are not registered yet. For the other fields see
     effects.RequestSlots.
     """
 
@@ -89,7 +89,7 @@ class SlotsRequested:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """What a task manager still ran is over there, or is none of a job's that this leader knows."""
+    """An attempt that a task manager still ran has ended there, or belongs to no job that this leader knows."""
 
     task_manager_id: str
     job_key: str
@@ -325,7 +325,7 @@ class SlotPool:
         self._enter(name, replace(known, held=held, claims=claims))
 
     def _end_attempts_on(self, task_manager_id: str) -> list[_Waiting]:
-        """The jobs that prefer it: their attempts cannot go on, whoever registers."""
+        """The jobs that prefer it: their attempts cannot continue, whichever task manager registers."""
         found = [waiting for waiting in self._waiting.values() if task_manager_id in waiting.wanted]
         for waiting in found:
             waiting.attempt_until_ms = waiting.grace_until_ms

@@ -69,7 +69,7 @@ class RequestSlots:
     grace_ms: how long to wait for preferred task managers that are not registered yet. avoided: task managers whose
     slots are used only by slots that prefer them, as long as others have any. running_attempt: may be adopted where it
     still runs, 0 for none; running_grace_ms: how long to wait for them instead, unless one that is registered does not
-    run it, or not any more. addresses: (task manager id, exchange address) of preferred ones; one that refuses
+    run it (any more). addresses: (task manager id, exchange address) of preferred ones; one that refuses
     connections is not waited for. keeps: slots in which subtasks run on; the job holds all it has until the request
     is met, and these get their places before others.
     running_since: the earliest attempt in which something of running_attempt began; 0: all in itself.

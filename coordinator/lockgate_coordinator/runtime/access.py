@@ -14,8 +14,8 @@ FORWARDED_METADATA = "lockgate-forwarded"
 class Access(Enum):
     """Access that does not depend on roles."""
 
-    FREE = "anybody"
-    LOCAL = "anybody on this machine, and beyond it who may read"
+    FREE = "any caller"
+    LOCAL = "any caller on this machine; from elsewhere, callers that may read"
     PROCESS = "a process of the cluster, which knows its secret"
 
 

@@ -22,7 +22,7 @@ class AnswerTimes:
         self._late_ms: deque[int] = deque(maxlen=_REMEMBERED)
 
     def noted(self, token: int, late_ms: int) -> None:
-        """The leader of `token` has sent something, so long after it was due. Others before it do not matter."""
+        """The leader of `token` has sent something, this long after it was due. Others before it do not matter."""
         if token != self._token:
             self._token = token
             self._late_ms.clear()

@@ -1,8 +1,8 @@
 """How much one client may have at a time, so that there is something left for the others.
 
-A client is whoever has a token, a JWT or a certificate, wherever it calls from. Whoever has the secret, or nothing, is
-the address that it calls from; the two are kept apart. Clients that do nothing are forgotten. While more of them are
-busy than are kept apart, those that come last count as one.
+A client is the holder of a token, a JWT or a certificate, at any address. A caller with the secret, or without
+credentials, is identified by its address; the two are kept apart. Clients that do nothing are
+forgotten. While more of them are busy than are kept apart, those that come last count as one.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ClientLimits:
     def client(self, caller: Principal, peer: str, now_s: float) -> Client:
         """Who makes this call. peer: as gRPC names it; now_s: monotonic."""
         if caller in (OWNER, ANONYMOUS):
-            name = f"{'the owner' if caller == OWNER else 'anybody'} at {address_of(peer)}"
+            name = f"{'the owner' if caller == OWNER else 'an anonymous caller'} at {address_of(peer)}"
         else:
             name = f"as {caller.name}"
         found = self._clients.get(name)

@@ -46,7 +46,7 @@ class Entrance:
         self._wrong = WrongTries(now_s)
 
     def guarded(self, behaviour: Behaviour, *, is_stream: bool) -> Behaviour:
-        """The behaviour, for whoever may have it. is_stream: the server sends as long as it likes."""
+        """The behaviour, for permitted callers. is_stream: the server sends as long as it likes."""
 
         async def run(call: ClientCall) -> None:
             admission = await self._admission(call)

@@ -74,7 +74,7 @@ class Evidence(Protocol):
         ...
 
     def report_silent(self, token: int, patience_ms: int) -> None:
-        """Nothing was sent for a while: it was asked, and has so long to answer."""
+        """Nothing was sent for a while: it was asked, and has this long to answer."""
         ...
 
     def report_answered(self, token: int) -> None:

@@ -188,7 +188,7 @@ class MetadataFiles:
 
 
 def start_checksum(pointer: str) -> str:
-    """The checksum of the metadata at `pointer` as it is now, whoever wrote it. Raises StorageError."""
+    """The checksum of the metadata at `pointer` as it is now, whichever process wrote it. Raises StorageError."""
     file = _metadata_location(pointer)
     try:
         return checksum_of_pieces(storages.pieces(file))

@@ -22,7 +22,7 @@ _DIGEST = encode(CheckpointMetadata(digest=bytes(_BYTES)))[:-_BYTES]  # what sta
 _SEAL = encode(CheckpointMetadata(seal=bytes(_BYTES)))[:-_BYTES]
 _END_BYTES = len(_DIGEST) + len(_SEAL) + 2 * _BYTES
 TRUST = "--trust-snapshot"
-_TRUST = f"if you trust whoever wrote it, submit with {TRUST}"
+_TRUST = f"if you trust its author, submit with {TRUST}"
 
 
 class UnverifiedFile(ValueError):

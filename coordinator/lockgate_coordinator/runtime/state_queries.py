@@ -81,7 +81,7 @@ class StateQueries:
             return query.checkpoint, _failed(Busy(text))
         name = max(task_managers, key=lambda each: zlib.crc32(f"{query.job_key} {each}".encode()), default="")
         if not name:
-            return query.checkpoint, _failed(_nobody_reads())
+            return query.checkpoint, _failed(_no_reader())
         if not query.is_newest or not query.run_id:
             return query.checkpoint, self._ask(name, query.checkpoint, query.operators)
         reading = self._reading(query.job_key, query.run_id, name)
@@ -165,7 +165,7 @@ class StateQueries:
     ) -> Future[StateAnswer]:
         number = next(self._numbers)
         if not self._send(name, StateQuery(number, checkpoint.pointer, checkpoint.checksum, operators, open_only)):
-            return _failed(_nobody_reads())
+            return _failed(_no_reader())
         timer = self._actor.at(monotonic_ms() + WAIT_MS, lambda: self._late(number))
         self._asked[number] = _Asked(Future(), name, operators, timer)
         return self._asked[number].answer
@@ -198,7 +198,7 @@ def _fits(answer: StateAnswer, operators: tuple[OperatorKeys, ...]) -> bool:
     return [value.operator_id for value in answer.values] == wanted
 
 
-def _nobody_reads() -> Busy:
+def _no_reader() -> Busy:
     return Busy("no task manager is registered that could read the state; try again")
 
 

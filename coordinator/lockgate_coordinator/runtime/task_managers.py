@@ -132,10 +132,6 @@ class TaskManagers:
         """Every task manager that is not lost, by id."""
         return tuple(self._members[name] for name in sorted(self._members))
 
-    def knows(self, task_manager_id: str) -> bool:
-        """Whether it is registered, and not lost."""
-        return task_manager_id in self._members
-
     def register(self, registration: Registration) -> None:
         """Admits a stream. The newest stream of a process wins; a new process with the same id replaces the old one.
 

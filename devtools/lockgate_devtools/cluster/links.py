@@ -16,8 +16,8 @@ from lockgate_devtools.cluster.sockets import connections, is_known, sockets
 class Links:
     """Links by the names of the two processes ("coordinator-0"). pids: of all processes that run, by name.
 
-    Processes must be told the addresses that `settings` has. Those who are not processes of the cluster are never cut
-    off. Raises ClusterError where the system does not say which process has made a connection.
+    Processes must use the addresses in `settings`. Processes outside the cluster are never cut off. Raises
+    ClusterError where the system does not say which process has made a connection.
     """
 
     def __init__(self, names: tuple[str, ...], zookeeper: str, pids: Callable[[], Mapping[str, int]]) -> None:

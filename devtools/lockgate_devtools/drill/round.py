@@ -96,7 +96,7 @@ class Round:
     ) -> None:
         """job_options: fields of its graph.
 
-        watched_s: of a chaos drill; the progress of the job is kept from so long before a kill until so long after it.
+        watched_s: of a chaos drill; the progress of the job is kept for this long before and after a kill.
         """
         self._watched_s = watched_s
         self._key = key

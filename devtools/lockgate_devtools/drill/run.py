@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 class DrillOptions:
     """The options of a drill.
 
-    kill, times: the target and the number of kills, unless minutes is set: for so long, everything is struck in turn.
+    kill, times: the target and the number of kills, unless minutes is set: for that long, everything is struck in turn.
     every_s: seconds between the recovery of the cluster and the next kill; seed: None draws one; cluster: addresses or
     directory of a running cluster, empty for the drill's own in a temporary folder; cluster_options: fields of
     ClusterOptions for the own one; failover, standby_replicas: of the job; directory: for cluster, ledger and logs

@@ -21,7 +21,7 @@ class Schedule(Protocol):
 
 
 class Repeated:
-    """One target, so many times."""
+    """One target, a number of times."""
 
     def __init__(self, target: Target, times: int) -> None:
         self._target, self._times = target, times

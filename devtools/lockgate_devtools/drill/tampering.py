@@ -120,7 +120,7 @@ def take_away(folder: Path, wait: Callable[[float], object] = _never.wait) -> in
     try:
         folder.touch()
         wait(_AWAY_S)
-    finally:  # whoever ends the drill
+    finally:  # however the drill ends
         folder.unlink(missing_ok=True)
         away.rename(folder)
     return unix_us()

@@ -17,7 +17,7 @@ THREAD = "zookeeper-trouble"
 
 
 class TroubleWatch:
-    """One for all sessions of a process. Before the first connection it is silent: whoever waits for that says why.
+    """One for all sessions of a process. Before the first connection it is silent: the waiting code reports the reason.
 
     look: the reason in one sentence, "" when none can be seen; may be slow. A reason counts when it was found twice in
     a row: a server that is just starting or stopping may end a connection in any way.

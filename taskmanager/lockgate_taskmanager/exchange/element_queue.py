@@ -68,7 +68,7 @@ Stored = Element | Spilled
 
 
 def loaded(stored: Stored) -> Element:
-    """The element, from disk where it lies there. Raises OSError."""
+    """The element, from disk if it is there. Raises OSError."""
     return stored.load() if isinstance(stored, Spilled) else stored
 
 

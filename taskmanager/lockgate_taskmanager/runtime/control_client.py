@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.5
-SILENCE_BEATS = 6  # a leader that has sent heartbeats is left after missing so many of them
+SILENCE_BEATS = 6  # a leader that has sent heartbeats is left after this many missing ones
 CLOSE_WAIT_S = 1.0
 GOODBYE_WAIT_S = 5.0  # an idle leader takes a millisecond; meanwhile everything here continues
 ENVELOPE_BYTES = 1024

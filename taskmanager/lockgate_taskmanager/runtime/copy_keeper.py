@@ -18,7 +18,7 @@ from lockgate_taskmanager.task.program import ProgramError
 log = logging.getLogger(__name__)
 
 MOST_TEXT = 1_000
-"""Characters of a problem that the leader hears of."""
+"""Characters of a problem, as reported to the leader."""
 
 
 class CopyKeeper:

@@ -108,7 +108,7 @@ class Jobs:
             self._session.interruptTag(self._tag)
 
     def log_stacks(self, thread: int, took_s: float) -> None:
-        """Logs where a call of the subtask stands that a thread has been in for so long. From any thread."""
+        """Logs the stack of a call of the subtask that has taken this long. From any thread."""
         log_stacks(f"{self._text}: a call is cancelled after {took_s:.0f} s", thread, self._context)
 
     def _set_description(self, text: str) -> None:

@@ -31,7 +31,7 @@ class TaggedJobs(Protocol):
         ...
 
     def log_stacks(self, thread: int, took_s: float) -> None:
-        """Logs where a call stands that a thread has been in for so long. From any thread."""
+        """Logs the stack of a call that has taken this long. From any thread."""
         ...
 
 

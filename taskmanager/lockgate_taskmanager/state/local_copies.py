@@ -1,6 +1,6 @@
 """LocalCopies: files of the newest snapshots on this machine's own disk, so that a restart reads no storage.
 
-A copy is named by the SHA-256 of its bytes, and whoever reads it verifies that: a damaged one is dropped, and the
+A copy is named by the SHA-256 of its bytes, and every reader verifies that: a damaged one is dropped, and the
 storage is read instead. Nothing depends on a copy.
 """
 
@@ -96,7 +96,7 @@ class LocalCopies:
         return self._folder.new_path(".tmp")
 
     def require_room(self, size_bytes: int = 0) -> None:
-        """Raises DiskFull if so many more bytes leave too little of the disk free."""
+        """Raises DiskFull if that many more bytes would leave too little of the disk free."""
         usage = shutil.disk_usage(self._folder.path)
         if usage.free - size_bytes < LEAST_FREE * usage.total:
             raise DiskFull(f"less than {LEAST_FREE:.0%} of the disk of {self._folder.path} would be free")

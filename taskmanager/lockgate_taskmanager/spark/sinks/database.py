@@ -34,7 +34,7 @@ _NO_DRIVER = (
 )
 _SQLITE_BUSY_TIMEOUT_S = 30
 _IDLE_TIMEOUT_MS = 10_000
-"""The server ends a transaction whose process is stalled for so long: it holds the lock on its sink's ledger row."""
+"""The server ends a transaction whose process is stalled for this long: it holds the lock on its sink's ledger row."""
 
 # libpq's defaults wait for a vanished host forever, or for a quarter of an hour
 _POSTGRESQL_DEFAULTS: Mapping[str, Any] = {

@@ -67,7 +67,7 @@ class Source(Protocol):
         ...
 
     def unread(self, now_ms: int) -> Backlog:
-        """How much is waiting, without asking anybody for it. The cost does not depend on the number of files."""
+        """How much is waiting, without any request. The cost does not depend on the number of files."""
         ...
 
     @property

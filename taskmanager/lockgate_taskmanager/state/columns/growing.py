@@ -39,7 +39,7 @@ class GrowingArray:
         self._memory[start : self._count] = values
 
     def extend_to(self, count: int) -> None:
-        """Makes it at least so long."""
+        """Makes it at least this long."""
         capacity = len(self._memory)
         if count > capacity:
             self._memory = grown(self._memory, doubled(capacity, count), self._fill)

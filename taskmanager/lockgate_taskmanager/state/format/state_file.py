@@ -248,7 +248,7 @@ def _written(
 
 
 def _numbers(found: Any, count: int) -> list[int]:
-    """A list of so many whole numbers of 64 bits. Raises ValueError for anything else."""
+    """A list of `count` integers of 64 bits. Raises ValueError for anything else."""
     is_list = isinstance(found, list) and len(found) == count
     if not is_list or not all(type(number) is int and -(1 << 63) <= number < 1 << 63 for number in found):
         raise ValueError(f"it should list {count} whole numbers")

@@ -38,7 +38,7 @@ _NONE = -1
 _FEW_ROWS = 4096  # no compaction for fewer dropped rows
 _AT_ONCE = 1 << 18  # candidates looked at together, which bounds memory
 _BYTES_AT_ONCE = 64 << 20  # the same, by their size on average
-_LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least so long
+_LEAST_COUNTED_MS = 1000  # rows are counted by steps of at least this length
 
 
 class JoinHeap(TimedHeap):
@@ -116,8 +116,8 @@ class JoinHeap(TimedHeap):
         """Runs with candidates: position of the look-up, first row, number of rows."""
         found: list[tuple[Array, Array]] = []
         early, late = first // self._span_ms, last // self._span_ms
-        everybody = np.arange(len(hashes))
-        for positions, spans in ((everybody, early), (everybody[early != late], late[early != late])):
+        all_lookups = np.arange(len(hashes))
+        for positions, spans in ((all_lookups, early), (all_lookups[early != late], late[early != late])):
             slots = self._spans.find(mixed(hashes[positions], spans))
             asking, runs = positions[slots != _NONE], self._chains[slots[slots != _NONE]]
             while len(runs):

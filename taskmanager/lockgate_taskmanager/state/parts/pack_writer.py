@@ -11,10 +11,10 @@ from lockgate_taskmanager.state.backend import SnapshotWriter, inline_handle
 from lockgate_taskmanager.state.parts.stored_part import StoredPart, digest
 
 PACK_BYTES = 32 << 20
-"""A file is ended when it has so many: a whole state is then several files, of which each can be given up alone."""
+"""A file is ended when it has this many: a whole state is then several files, of which each can be given up alone."""
 
 INLINE_BYTES = 1_024
-"""A state of at most so many bytes has no file: it is inside the snapshot's metadata."""
+"""A state of at most this many bytes has no file: it is inside the snapshot's metadata."""
 
 
 class PackWriter:

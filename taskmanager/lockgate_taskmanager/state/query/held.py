@@ -97,7 +97,7 @@ class HeldInFiles:
 
 
 class HeldInDatabase:
-    """A RocksDB database, opened for reading only. database: whoever opened it closes it, which releases its files."""
+    """A RocksDB database, opened for reading only. database: closed by its opener, which releases its files."""
 
     def __init__(self, spec: QuerySpec, about: About, folder: Path) -> None:
         self.about = about

@@ -19,7 +19,7 @@ import numpy as np
 
 Array = Any  # numpy.ndarray
 MOST_FOLD = 2
-"""Before images take at most so many times what the values themselves take."""
+"""Before images take at most this many times the space of the values themselves."""
 
 _ROW_BYTES = 64  # that a value takes beside its bytes, with its place in a layer
 
