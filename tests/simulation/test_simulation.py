@@ -167,7 +167,7 @@ def test_a_leader_that_sleeps_through_its_session_at_any_step_is_harmless() -> N
 
 
 def test_a_slow_leader_that_answers_late_is_kept() -> None:
-    for seed in range(20):
+    for seed in _seeds(20):
         outcome = _hold(slow_leader_scenario(seed), "slow-leader", attempts=1)
         assert outcome.grants == 1
 
@@ -179,13 +179,13 @@ def test_a_frozen_leader_is_replaced_before_its_session_ends_and_writes_nothing_
 
 
 def test_a_quiet_run_needs_one_attempt_and_one_leader() -> None:
-    for seed in range(20):
+    for seed in _seeds(20):
         outcome = simulate(quiet_scenario(seed))
         assert (outcome.attempts, outcome.grants) == (1, 1)
 
 
 def test_a_zookeeper_outage_restarts_nothing() -> None:
-    for seed in range(20):
+    for seed in _seeds(20):
         outcome = simulate(Scenario(seed, faults=((300 + 20 * seed, "stop_zookeeper"),)))
         assert (outcome.attempts, outcome.grants) == (1, 1)
 
@@ -209,6 +209,7 @@ def test_copies_that_are_lost_wrong_or_late_change_no_result() -> None:
     assert sum(_hold(copies_scenario(seed), "copies").copies_read for seed in FEW) > len(FEW) // 2
 
 
+@pytest.mark.slow
 def test_a_job_restarts_from_copies_while_its_storage_is_away() -> None:
     """Without copies it takes one attempt after the other, until the storage is back."""
     faults = ((600.0, "lose_storage"), (610.0, "break_channel"))
@@ -227,6 +228,7 @@ def test_a_job_that_cannot_read_its_snapshot_ends_and_keeps_it() -> None:
     assert ended["FINISHED"] > len(FEW) // 4
 
 
+@pytest.mark.slow
 def test_a_dead_leader_restarts_nothing_of_a_job_that_can_be_adopted() -> None:
     """It may die before everything runs, or when an answer to the last checkpoint is all that is left to come."""
     outcomes = [
@@ -242,6 +244,7 @@ def test_leaders_that_are_killed_one_after_the_other_hold_no_healthy_job_back() 
     assert any(outcome.grants > 5 for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_a_job_does_not_wait_for_a_task_manager_that_died_with_the_leader() -> None:
     waits: list[int] = []
     handle = SlotPool.handle
@@ -281,6 +284,7 @@ def _slow_reads(**delays_ms: float) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listing_ms", [60, 300])
 def test_task_managers_that_register_before_the_jobs_are_listed_are_heard(listing_ms: float) -> None:
     """They may reach the end of their input meanwhile, and a job whose records come late restarts no other."""

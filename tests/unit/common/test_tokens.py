@@ -236,6 +236,7 @@ def test_a_deeply_nested_file_is_not_a_file_of_tokens(path: Path) -> None:
         read_entries(path)
 
 
+@pytest.mark.slow
 def test_tokens_of_a_running_cluster_can_be_made_in_its_own_folder(path: Path) -> None:
     with folder_lock.take(path.parent):  # as the cluster does
         issue(path, SECRET, "me", ("read",), 0)

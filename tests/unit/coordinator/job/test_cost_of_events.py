@@ -305,6 +305,7 @@ def test_an_event_costs_the_same_with_100_000_subtasks() -> None:
     assert {kind: pair for kind, pair in costs.items() if pair[1] > MOST * pair[0]} == {}
 
 
+@pytest.mark.slow
 def test_a_job_of_100_000_subtasks_is_adopted() -> None:
     job = WideJob(HUGE, token=TOKEN + 1)
     job.inherit()

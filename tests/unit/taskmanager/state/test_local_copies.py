@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +44,12 @@ def store(storage: Path, number: int, text: bytes, run: str = RUN) -> StateHandl
 
 
 def files(tmp_path: Path) -> list[bytes]:
-    return sorted(path.read_bytes() for path in tmp_path.glob(f"work/{COPIES_PREFIX}*/*") if path.name != "lock")
+    """The content of each copy. One may be deleted between the listing and the reading."""
+    found = []
+    for path in tmp_path.glob(f"work/{COPIES_PREFIX}*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            found += [path.read_bytes()] if path.name != "lock" else []
+    return sorted(found)
 
 
 def poll(condition: Callable[[], bool]) -> None:
