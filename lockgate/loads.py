@@ -30,7 +30,7 @@ class VertexLoad:
 
     @property
     def watermark_unix_ms(self) -> int | None:
-        """See above; where none has anything to read, the lowest of all."""
+        """The lowest of subtasks with something to read; of all if there are none; None if none has reported any."""
         return min(self._working or self._idle, default=None)
 
     def add(self, load: SubtaskLoad) -> None:

@@ -208,7 +208,8 @@ class LiveProgress(Silent):
         status = self._status
         if status is None:
             return
-        style = {"RUNNING": "green", "FINISHED": "green", "FAILED": "red"}.get(status.state.name, "yellow")
+        colours = {JobState.RUNNING: "green", JobState.FINISHED: "green", JobState.FAILED: "red"}
+        style = colours.get(status.state, "yellow")
         head = Text.assemble(
             (status.job_key, "bold"),
             "  ",

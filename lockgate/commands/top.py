@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from lockgate_common.amounts import size_text
 from lockgate_common.stop_signals import stop_signals
-from lockgate_proto.messages import ClusterStatus, JobStatus
+from lockgate_proto.messages import ClusterStatus, JobState, JobStatus
 
 from lockgate.commands.options import find, target_options
 from lockgate.commands.rates import Rates
@@ -138,7 +138,7 @@ class View:
             "-" if last is None else str(last.checkpoint_id),
             "-" if last is None else f"{last.duration_ms} ms",
             "-" if last is None else size_text(last.size_bytes),
-            first_line(job.error if job.state.name == "FAILED" else job.message),
+            first_line(job.error if job.state is JobState.FAILED else job.message),
         )
 
 

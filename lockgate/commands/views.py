@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     CheckpointOutcome,
     CompletedCheckpoint,
     JobEvent,
+    JobState,
     JobStatus,
     QueryStateResponse,
     StandbyStatus,
@@ -49,7 +50,7 @@ def jobs_text(jobs: Sequence[JobStatus], width: int = sys.maxsize) -> str:
     """`lockgate jobs`. width: of a line, in characters; at least _FEWEST of each text are shown."""
     if not jobs:
         return "no jobs; submit one with `lockgate submit FILE.py`"
-    texts = [job.error if job.state.name == "FAILED" else job.message for job in jobs]
+    texts = [job.error if job.state is JobState.FAILED else job.message for job in jobs]
     rows = [
         (job.job_key, job.state.name, str(job.attempt), str(job.restarts), clock(job.submitted_unix_ms)) for job in jobs
     ]
@@ -77,7 +78,7 @@ def job_text(status: JobStatus) -> str:
     if status.message:
         lines.append(status.message)
     if status.error:
-        lines.append(f"{'error' if status.state.name == 'FAILED' else 'last failure'}: {status.error}")
+        lines.append(f"{'error' if status.state is JobState.FAILED else 'last failure'}: {status.error}")
     if traceback_of(status):
         lines.append(f"`lockgate job {status.job_key} --traceback` shows the traceback of the Python code")
     if status.straggler:

@@ -10,6 +10,7 @@ from lockgate_proto.messages import JobEvent, JobEventKind, SubtaskSnapshot
 
 from lockgate_coordinator.checkpoint.details import SnapshotDetails
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
+from lockgate_coordinator.job.job_state import Outcome
 
 Attribute = str | int
 MOST_SUBTASKS = 2_000
@@ -33,7 +34,7 @@ _STEPS = {
     JobEventKind.FIRST_RECORD: "first record",
     JobEventKind.CHECKPOINT_COMPLETED: "first checkpoint",
 }
-_ENDS = ("FINISHED", "FAILED", "CANCELED")
+_ENDS = tuple(outcome.value for outcome in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class JobTracer:
             self._sink(lambda: checkpoint_trace(key, event, details))
         if event.kind is JobEventKind.STATE_CHANGED:
             if event.text in _ENDS:
-                self._finish("" if event.text == "FINISHED" else f"the job is {event.text}")
+                self._finish("" if event.text == Outcome.FINISHED.value else f"the job is {event.text}")
         elif event.kind in _CAUSES or event.kind in _TAKEOVER:
             if self._is_deployed:
                 self._finish(f"the next failure: {event.text}")
