@@ -6,13 +6,12 @@ A failed call leaves the state and the timers of its key unchanged, and emits no
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Declared, Runner, array_of
+from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Runner, array_of
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.raised import raised
 
@@ -84,19 +83,3 @@ class CarefulRunner(Runner):
             columns = [pa.array(values, field.type) for values, field in parts]
             yield pa.RecordBatch.from_arrays([*rest, *columns], names=names)
             self._failed.clear()
-
-
-def calling_carefully(
-    function: bytes,
-    states: tuple[Declared, ...],
-    keys: tuple[str, ...],
-    records: tuple[str, ...],
-    result: pa.Schema,
-    without_timers: bool = False,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for Spark. function: pickled; other arguments as for Runner."""
-
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return CarefulRunner(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
-
-    return call

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class ProcessPlan:
             if not (about.is_record and spares(self._operator) and may_be_a_record(error)):
                 raise
         added = (*runner.OUTPUT, *careful.FAILED)
-        return self._planned("process-careful", careful.calling_carefully, added).run(given)
+        return self._planned("process-careful", partial(runner.calling, kind=careful.CarefulRunner), added).run(given)
 
     def failed(self, result: pa.Table, records: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """A result of `run` without the records that have failed, and these as dead letters."""

@@ -251,11 +251,12 @@ def calling(
     records: tuple[str, ...],
     result: pa.Schema,
     without_timers: bool = False,
+    kind: type[Runner] = Runner,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for Spark. function: pickled; other arguments as for Runner."""
+    """The function for Spark. function: pickled; kind: Runner, or derived from it; others as for it."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Runner(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
+        return kind(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
 
     return call
 
