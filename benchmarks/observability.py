@@ -18,39 +18,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import grpc
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.work_folder import WorkFolder
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from benchmarks import corpus
 from benchmarks.common import Measurement, Row, WrongResult, at_least, at_most, cache_folder, parser, run, say
 from benchmarks.job_run import run_through
 from benchmarks.metrics import Scraper, cluster_processor_s
+from benchmarks.otlp_receiver import Receiver
 from benchmarks.wordcount import graph
 from lockgate.client import Client
 
 _INTERVAL_MS = 1_000
 _SCRAPES_A_SECOND = 1.0
-
-
-class Receiver(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc,name-defined]
-    """Receives OTLP over gRPC, and counts the spans."""
-
-    def __init__(self) -> None:
-        self.spans = 0
-        self._server = grpc.server(futures.ThreadPoolExecutor(2, "receiver"))
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)
-        self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        self._server.start()
-
-    def Export(self, request: Any, _context: grpc.ServicerContext) -> Any:
-        self.spans += sum(len(scope.spans) for found in request.resource_spans for scope in found.scope_spans)
-        return trace_service_pb2.ExportTraceServiceResponse()
-
-    def close(self) -> None:
-        """Stops the server."""
-        self._server.stop(0).wait()
 
 
 class OpenPage:

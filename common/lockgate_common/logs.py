@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,7 +35,7 @@ ATTEMPT_STARTS = "attempt %d of %s: %d subtasks start"
 ATTEMPT_ENDED = "attempt %d of %s has ended"
 """Messages of a task manager from which `lockgate logs` learns when a job runs there."""
 
-_TEXT = "%(asctime)s.%(msecs)03d %(levelname)s %(threadName)s %(name)s: %(message)s"
+_TEXT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(threadName)s %(name)s: %(message)s"
 _DATE = "%Y-%m-%dT%H:%M:%S"
 _DIRECTIVE = re.compile(r"(?:\b(\w+) )?%(%|[-+ #0]*[\d.]*[a-zA-Z])")
 """Of a message's template, with the word before it."""
@@ -45,7 +46,10 @@ _subject: ContextVar[Mapping[str, object]] = ContextVar("log_subject", default=M
 
 @contextmanager
 def about(**fields: object) -> Iterator[None]:
-    """What lines of this thread are about while the block runs; names from FIELDS."""
+    """What lines of this thread are about while the block runs; names from FIELDS.
+
+    A value that may change meanwhile is a function, which each line calls.
+    """
     former = _subject.set({**_subject.get(), **fields})
     try:
         yield
@@ -79,6 +83,8 @@ def _named(variable: str, given: str, default: str, known: tuple[str, ...]) -> s
 class TextFormatter(logging.Formatter):
     """As logging does, masked as a whole; further lines of a message, and tracebacks, are indented."""
 
+    converter = staticmethod(time.gmtime)
+
     def format(self, record: logging.LogRecord) -> str:
         """The record's text."""
         return printable(masked(super().format(record))).replace("\n", f"\n{_INDENT}")
@@ -99,6 +105,7 @@ class JsonFormatter(logging.Formatter):
         subject = {**_subject.get(), **_named_in(record)}
         for field in FIELDS:
             value = getattr(record, field, None) or subject.get(field)
+            value = value() if callable(value) else value
             if value:
                 written[field] = masked(value) if isinstance(value, str) else value
         if record.exc_info:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -52,7 +53,7 @@ from lockgate_proto.rpc import call, path
 from lockgate.client.address_map import AddressMap
 from lockgate.client.channels import Channels
 from lockgate.client.deadline import Deadline
-from lockgate.client.directory import CombinedDirectory, CoordinatorList, LeaderDirectory
+from lockgate.client.directory import CombinedDirectory, CoordinatorList, LaterDirectory, LeaderDirectory
 from lockgate.client.errors import (
     ClientError,
     ClusterUnreachable,
@@ -459,15 +460,23 @@ def _directory(
     if credentials.token is not None and not coordinators:
         raise ClientError("a token gives no access to ZooKeeper; name a coordinator with --cluster HOST:PORT")
     if zookeeper and credentials.token is None:
-        from lockgate_ha.protection import Protection
-        from lockgate_ha.zookeeper import connector
-
-        from lockgate.client.through_zookeeper import ThroughZooKeeper
-
-        protection = Protection(cluster, credentials.secret)
-        try:
-            found = connector(zookeeper, session_timeout_ms, protection, credentials.zookeeper)
-        except SecurityError as error:
-            raise ClientError(str(error)) from error
-        directories.append(ThroughZooKeeper(found, cluster, origin))
+        through = partial(_through_zookeeper, zookeeper, cluster, credentials, session_timeout_ms, origin)
+        directories.append(LaterDirectory(through) if coordinators else through())
     return directories[0] if len(directories) == 1 else CombinedDirectory(*directories)
+
+
+def _through_zookeeper(
+    zookeeper: str, cluster: str, credentials: Credentials, session_timeout_ms: int, origin: str
+) -> LeaderDirectory:
+    """Raises ClientError for TLS files that cannot be used."""
+    from lockgate_ha.protection import Protection
+    from lockgate_ha.zookeeper import connector
+
+    from lockgate.client.through_zookeeper import ThroughZooKeeper
+
+    protection = Protection(cluster, credentials.secret)
+    try:
+        found = connector(zookeeper, session_timeout_ms, protection, credentials.zookeeper)
+    except SecurityError as error:
+        raise ClientError(str(error)) from error
+    return ThroughZooKeeper(found, cluster, origin)

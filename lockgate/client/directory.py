@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
@@ -168,6 +168,32 @@ class CoordinatorList:
             f"the coordinators at {', '.join(self._addresses)} answer, but none of them is the leader; "
             "check that ZooKeeper is running and that they can reach it (see their logs)"
         )
+
+
+class LaterDirectory:
+    """Made at its first use: importing ZooKeeper's client takes longer than most commands need for their answer.
+
+    make: raises ClientError.
+    """
+
+    def __init__(self, make: Callable[[], LeaderDirectory]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: LeaderDirectory | None = None
+        self._closed = False
+
+    def locate(self, deadline: Deadline) -> LeaderRecord:
+        with self._lock:
+            if self._closed:
+                raise ClusterUnreachable("the client is closed")
+            self._made = self._made or self._make()
+        return self._made.locate(deadline)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        if self._made is not None:
+            self._made.close()
 
 
 class CombinedDirectory:

@@ -101,7 +101,7 @@ class Removals:
         for number in self._files.checkpoint_ids(run):
             if number < below and number not in numbers and not self._fence.over.is_set():
                 self._files.delete_checkpoint(run, number)
-                log.info("job %s: deleted chk-%s, which never completed", key, number)
+                log.info("job %s: deleted chk-%s, which has no record", key, number)
         old = [name for name in self._files.shared_files(run) if (writer_of(name) or below) < below]
         if old:  # only then are the files of each checkpoint needed
             used = frozenset[str]().union(*(shared_files(content_of(checkpoint, self._files)) for checkpoint in known))

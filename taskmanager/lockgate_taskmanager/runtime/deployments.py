@@ -367,6 +367,7 @@ class Deployments:
                 lambda task: self._ended(deployed, task),
                 SubtaskStory(log_of_run, subtask, event_id),
                 self._spill_folder,
+                lambda: self._fence.highest,  # a later leader may adopt the attempt
             )
         gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
         for subtask, task in deployed.tasks.items():

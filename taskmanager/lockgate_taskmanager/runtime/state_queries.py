@@ -96,6 +96,8 @@ class StateQueries:
 
 
 def _unreadable(query: StateQuery, error: Exception) -> StateAnswer:
-    _trouble.error(log, type(error).__name__, "a query of state could not be answered", exc_info=error)
+    run = query.pointer.rsplit("/", 2)[0]  # of the job: another one's state has troubles of its own
+    topic = f"{run}: {type(error).__name__}"
+    _trouble.error(log, topic, "a query of state in %s could not be answered", query.pointer, exc_info=error)
     problem = f"the state cannot be read: {type(error).__name__}"
     return StateAnswer(query.request, QueryOutcome.UNREADABLE_STATE, (), problem)

@@ -79,7 +79,7 @@ class SubtaskTask:
 
     channels: upstream subtasks, none for a source. report: sends a control message body to the leader, never blocks.
     on_ended: called on the subtask's thread as its last act. story: takes note of its events. spill_folder: for what
-    circles in a loop, see InputGate.
+    circles in a loop, see InputGate. token: of the present leader, for log lines.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class SubtaskTask:
         on_ended: Callable[[SubtaskTask], None],
         story: SubtaskStory,
         spill_folder: str | None = None,
+        token: Callable[[], int] | None = None,
     ) -> None:
         assert context.subtask.attempt is not None
         self.id = context.subtask
@@ -109,7 +110,7 @@ class SubtaskTask:
         self.newest_snapshot: SnapshotFigures | None = None
         self.context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
-        self._story = story
+        self._story, self._token = story, token
         self._canceled_by = ""  # the event that has done it
         self._is_source = not channels
         self._machine_lock = threading.Lock()
@@ -203,7 +204,7 @@ class SubtaskTask:
     def _run(self) -> None:
         attempt, subtask = self.id.attempt, f"{self.id.vertex_id}[{self.id.subtask}]"
         assert attempt is not None
-        with about(job=attempt.job_key, attempt=attempt.attempt, subtask=subtask):
+        with about(job=attempt.job_key, attempt=attempt.attempt, subtask=subtask, token=self._token):
             try:
                 self._guard(self._open)
                 while self._machine.is_live:

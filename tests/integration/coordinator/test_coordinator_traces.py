@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent import futures
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 from lockgate_common import ports
 from lockgate_common.settings import SettingsError
@@ -19,63 +16,19 @@ from lockgate_proto import messages as m
 from tests.integration.coordinator.conftest import WAIT_S, NewCaller, NewCoordinator, NewTaskManager, graph, leading
 from tests.integration.coordinator.test_coordinator_failover import crash
 
-service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
-services = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc")
+if TYPE_CHECKING:
+    from benchmarks.otlp_receiver import Receiver
+pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc")
+otlp_receiver = pytest.importorskip("benchmarks.otlp_receiver")
+_attributes = otlp_receiver.attributes
 pytestmark = pytest.mark.integration
 
 ERROR = 2  # Status.STATUS_CODE_ERROR
 
 
-class Receiver(services.TraceServiceServicer):  # type: ignore[misc,name-defined]
-    """Keeps every span, by trace."""
-
-    def __init__(self) -> None:
-        self.resources: list[dict[str, Any]] = []
-        self._traces: dict[bytes, list[Any]] = {}
-        self._changed = threading.Condition()
-        self._threads = futures.ThreadPoolExecutor(2, "receiver")
-        self._server = grpc.server(self._threads)
-        services.add_TraceServiceServicer_to_server(self, self._server)
-        self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        self._server.start()
-
-    def Export(self, request: Any, _context: grpc.ServicerContext) -> Any:
-        with self._changed:
-            for found in request.resource_spans:
-                self.resources.append(_attributes(found.resource))
-                for scope in found.scope_spans:
-                    for span in scope.spans:
-                        self._traces.setdefault(span.trace_id, []).append(span)
-            self._changed.notify_all()
-        return service.ExportTraceServiceResponse()
-
-    def until(self, name: str, fits: Callable[[list[Any]], object]) -> list[Any]:
-        """The spans of the first trace whose root has this name and that fits; the root first."""
-
-        def found() -> list[Any] | None:
-            return next(
-                (trace for trace in self._traces.values() if trace[0].name == name and fits(trace)),
-                None,
-            )
-
-        with self._changed:
-            assert self._changed.wait_for(found, WAIT_S), [
-                [span.name for span in each] for each in self._traces.values()
-            ]
-            return found() or []
-
-    def close(self) -> None:
-        self._server.stop(0).wait()
-        self._threads.shutdown()
-
-
-def _attributes(span: Any) -> dict[str, Any]:
-    return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
+    made = otlp_receiver.Receiver()
     yield made
     made.close()
 
@@ -88,7 +41,7 @@ def test_checkpoints_and_failovers_reach_a_receiver(
     lost = new_task_manager("tm-0").connect(leader.address)
     api = caller(leader)
     api("Submit", m.SubmitRequest("job", graph()))
-    root, *parts = receiver.until("checkpoint", lambda spans: len(spans) == 4)
+    root, *parts = receiver.until("checkpoint", lambda spans: len(spans) == 4, WAIT_S)
     assert root.parent_span_id == b""
     assert {span.parent_span_id for span in parts} == {root.span_id}
     assert {(span.name, _attributes(span).get("lockgate.task_manager")) for span in parts} == {
@@ -104,7 +57,9 @@ def test_checkpoints_and_failovers_reach_a_receiver(
 
     lost.die()
     new_task_manager("tm-1").connect(leader.address)
-    spans = receiver.until("failover", lambda found: _attributes(found[0])["lockgate.cause"] == "task_manager_lost")
+    spans = receiver.until(
+        "failover", lambda found: _attributes(found[0])["lockgate.cause"] == "task_manager_lost", WAIT_S
+    )
     by_name = {span.name: span for span in spans}
     assert by_name.keys() >= {"end the attempt", "deploy", "start source", "start count", "first checkpoint"}
     for name in ("start source", "start count"):
@@ -115,7 +70,7 @@ def test_checkpoints_and_failovers_reach_a_receiver(
     leader.stop()
     leading(standby)
     new_task_manager("tm-2").connect(standby.address)
-    spans = receiver.until("failover", lambda found: _attributes(found[0])["lockgate.token"] == 2)
+    spans = receiver.until("failover", lambda found: _attributes(found[0])["lockgate.token"] == 2, WAIT_S)
     assert {"take leadership", "recover the job", "deploy", "first checkpoint"} <= {span.name for span in spans}
     assert spans[0].status.code != ERROR
 

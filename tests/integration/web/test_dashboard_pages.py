@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lockgate_common.token_book import issue, remove
+from lockgate_coordinator.runtime import removals
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
@@ -274,6 +277,55 @@ def test_hours_of_checkpoints_push_no_takeover_out_of_an_open_page(shown: Site, 
         """
     )
     assert found == [False, 403, 403, [1, 2], 8999]
+
+
+def test_no_checkpoint_is_called_retained_after_a_newer_one_took_its_place(shown: Site, browser: Any) -> None:
+    """Between two answers of the leader, with the page's own code: 2 of 3 are retained, then two more complete."""
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    found = browser.execute_async_script(
+        """
+        const done = arguments[0];
+        import('/static/history.js').then(({ CheckpointLog }) => {
+          const log = new CheckpointLog(() => new Promise(() => {}));
+          const row = (id, retained, kind = 'checkpoint') => ({ id, kind, retained, outcome: 'completed', attempt: 1 });
+          const shown = () => log.all().map(each => each.retained);
+          const completed = (id) => { log.hear({ kind: 'CHECKPOINT_COMPLETED', checkpoint_id: id }); return shown(); };
+          log.merge([row(4, true), row(3, true), row(2, true, 'savepoint'), row(1, false)]);
+          const states = [completed(4), completed(5), completed(6)];
+          log.merge([row(6, true), row(5, true), row(4, false), row(3, false), row(2, true, 'savepoint')]);
+          done([...states, shown()]);
+        });
+        """
+    )
+    assert found == [
+        [False, True, True, True],  # an event that the answer knew
+        [False, True, None, True],
+        [False, True, None, None],
+        [False, True, False, False, True, True],
+    ]
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that remembers one job that has ended."""
+    monkeypatch.setattr(removals, "JobRecords", partial(JobRecords, keep_results=1))
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_an_open_page_shows_the_next_run_under_its_key(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
+    title = "document.querySelector('h1').textContent"
+    until(browser, f"{title}.includes('running')")
+    for key in (KEY, "other"):
+        if key != KEY:
+            shown.api("Submit", m.SubmitRequest(key, graph()))
+        shown.api("Cancel", m.CancelRequest(key))
+    until(browser, f"{title}.includes('canceled')")
+    poll(lambda: shown.get(f"/api/v1/jobs/{KEY}").status == 404)
+    shown.api("Submit", m.SubmitRequest(KEY, graph(name="the second")))
+    until(browser, f"{title}.includes('running') && {title}.includes('the second')")
+    assert browser.execute_script("return document.getElementById('tab-failovers').getAttribute('aria-current')")
+    until(browser, "!document.getElementById('main').textContent.includes('CANCEL')")
 
 
 def test_a_page_keeps_what_it_has_seen_under_the_leader_before(

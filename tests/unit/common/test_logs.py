@@ -66,14 +66,14 @@ def test_json_is_one_object_a_line_with_fields_and_exception() -> None:
 def test_text_is_unchanged_and_masked() -> None:
     text = "\n".join(_run())
     assert "INFO MainThread room: checkpoint 7 is complete" in text
-    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} INFO ", text)
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO ", text)
     assert "Traceback" in text
     assert SECRET not in text
     assert "noise" not in text
 
 
 FORGED = (
-    "2026-11-23T12:00:00.000 INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='admin' from=ipv4:10.0.0.1:1: OK"
+    "2026-11-23T12:00:00.000Z INFO rpc-asks_0 lockgate.audit: Cancel job='orders' by='admin' from=ipv4:10.0.0.1:1: OK"
 )
 
 
@@ -103,6 +103,20 @@ except ValueError as error:
     assert all(line.startswith("    ") for line in further)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]", text)
     assert form == "json" or "\n    Traceback (most recent call last):\n      File " in text
+
+
+def test_text_and_json_have_the_same_time_whatever_the_time_zone() -> None:
+    program = """
+import logging, sys
+from lockgate_common.logs import JsonFormatter, start_logging
+start_logging()
+record = logging.makeLogRecord({"msg": "", "levelname": "INFO", "created": 1795874926.273, "msecs": 273})
+logging.getLogger().handlers[0].handle(record)
+print(JsonFormatter().format(record), file=sys.stderr)
+"""
+    text, structured = _run(program, TZ="XYZ-5")
+    assert text.startswith("2026-11-28T14:08:46.273Z INFO ")
+    assert json.loads(structured)["time"] == "2026-11-28T14:08:46.273+00:00"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -144,6 +158,12 @@ def test_one_subject_inside_another_adds_to_it_and_ends() -> None:
             "subtask": "rows[1]",
         }
     assert "job" not in _written("x")
+
+
+def test_a_field_that_changes_is_looked_up_for_each_line() -> None:
+    tokens = iter((1, 2, 0))
+    with about(token=lambda: next(tokens)):
+        assert [_written("x").get("token") for _ in range(3)] == [1, 2, None]
 
 
 @pytest.mark.parametrize(

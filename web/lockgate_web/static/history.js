@@ -40,6 +40,7 @@ export class CheckpointLog {
     this.ask = ask; // for the leader's history
     this.rows = new Map(); // by id
     this.trouble = "";
+    this.newest = 0; // of the leader's last answer
     this.onChange = null; // while it is shown
     this.asked = -Infinity;
     this.timer = null;
@@ -53,8 +54,17 @@ export class CheckpointLog {
   }
 
   // An event of the job.
-  hear({ kind }) {
+  hear({ kind, checkpoint_id: id }) {
+    if (kind === "CHECKPOINT_COMPLETED" && id > this.newest) this.push();
     if (OUTCOMES.includes(kind)) this.want();
+  }
+
+  // A newer one has taken the place of the oldest retained one, if the limit was reached: until the leader says so,
+  // that one is known to be completed, and no more.
+  push() {
+    const checkpoints = this.all().filter((each) => each.kind === "checkpoint" && each.outcome === "completed");
+    const oldest = checkpoints.find((each) => each.retained);
+    if (oldest && checkpoints.some((each) => each.retained === false)) oldest.retained = null;
   }
 
   // The last completed one, which is known before the rest. Whether it is retained, the leader says then.
@@ -87,6 +97,7 @@ export class CheckpointLog {
 
   // What the leader does not list any more is not retained; what is newer than its answer may be.
   merge(found) {
+    this.newest = Math.max(this.newest, found[0]?.id ?? 0);
     for (const row of this.rows.values()) if (row.id <= found[0]?.id) row.retained = false;
     for (const row of found) {
       const known = this.rows.get(row.id);

@@ -8,6 +8,7 @@ import { ENDED, ago, backlog, count, look, millis, moment, rate, size, words } f
 import { graphPart } from "./graph.js";
 import { CheckpointLog, EventLog } from "./history.js";
 
+const RUN_MS = 3000; // between two questions whether the key of an ended job has a new run
 const PARTS = { graph: ["Graph", graphPart], checkpoints: ["Checkpoints", checkpointsPart],
   failovers: ["Failovers", failoversPart], actions: ["Actions", actionsPart] };
 
@@ -41,7 +42,8 @@ export class JobModel {
   }
 }
 
-export function jobPage(place, connection, key, signal) {
+// onNewRun(): the key has another run, about which nothing on this page is true.
+export function jobPage(place, connection, key, signal, onNewRun) {
   const model = new JobModel(key, connection);
   const head = h("div", {}, h("h1", {}, key), h("p", { class: "dim" }, "waiting for the first answer"));
   const trace = h("div", {});
@@ -66,6 +68,7 @@ export function jobPage(place, connection, key, signal) {
     if (model.status) part.status?.();
   };
   window.addEventListener("hashchange", choose, { signal });
+  const isOfAnotherRun = ({ run_id: run }) => Boolean(run && model.status?.run_id) && run !== model.status.run_id;
   let isPreceded = false;
   const precede = async () => { // what was read before this page was open; the page does without it
     isPreceded = true;
@@ -73,8 +76,10 @@ export function jobPage(place, connection, key, signal) {
     model.rates.precede("", times, totals);
     part.reads?.();
   };
-  connection.stream(`${model.path}/events`, {
+  const streamed = connection.stream(`${model.path}/events`, {
     status: (status) => {
+      if (signal.aborted) return;
+      if (isOfAnotherRun(status)) return onNewRun();
       model.take(status);
       if (!isPreceded) precede();
       show(head, headOf(model));
@@ -82,14 +87,23 @@ export function jobPage(place, connection, key, signal) {
       part.status?.();
     },
     event: (event) => {
-      if (model.hear(event)) part.event?.(event);
+      if (!signal.aborted && model.hear(event)) part.event?.(event);
     },
     end: () => show(head, headOf(model)),
     failure: (value) => show(head, h("h1", {}, key), h("p", { class: "notice" }, value.error)),
     refused: (error) => show(place, h("h1", {}, key), h("p", { class: "notice error" }, error.message), h("a", { href: "/" }, "All jobs")),
   }, signal);
   choose();
+  streamed.then(async () => { // the job has ended, and its key may be used again
+    while (model.status && !await paused(RUN_MS, signal)) {
+      const status = await connection.get(model.path).catch(() => null); // it may be forgotten meanwhile
+      if (status && !signal.aborted && isOfAnotherRun(status)) return onNewRun();
+    }
+  });
 }
+
+// True when the page was left meanwhile.
+const paused = (ms, signal) => new Promise((done) => { setTimeout(() => done(signal.aborted), ms); });
 
 function headOf(model) {
   const { status, rates, key } = model;

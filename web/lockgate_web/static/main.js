@@ -31,7 +31,7 @@ function open() {
   page?.abort();
   page = new AbortController();
   const key = /^\/jobs\/([^/]+)$/.exec(location.pathname)?.[1];
-  if (key) jobPage(place, connection, decodeURIComponent(key), page.signal);
+  if (key) jobPage(place, connection, decodeURIComponent(key), page.signal, open);
   else overviewPage(place, connection, page.signal);
 }
 

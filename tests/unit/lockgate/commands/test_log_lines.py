@@ -13,22 +13,22 @@ from lockgate.commands.logs import Log, merged
 
 TASK_MANAGER = f"""\
 lockgate taskmanager ready: id=tm-0 exchange=127.0.0.1:1 slots=2
-2026-11-23T10:00:00.100 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (1, "a-1", 2)}
-2026-11-23T10:00:00.200 INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (7, "a-12", 2)}
+2026-11-23T10:00:00.100Z INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (1, "a-1", 2)}
+2026-11-23T10:00:00.200Z INFO control lockgate_taskmanager.runtime.deployments: {ATTEMPT_STARTS % (7, "a-12", 2)}
 printed by a job
     with an indent
-2026-11-23T10:00:00.300 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.subtask_task: rows[0]@1 failed
+2026-11-23T10:00:00.300Z INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.subtask_task: rows[0]@1 failed
     Traceback (most recent call last):
     ValueError: x
-2026-11-23T10:00:00.400 INFO subtask-rows[0]@7 lockgate_taskmanager.runtime.messages: rows[0]@7: SUBTASK_RUNNING
-2026-11-23T10:00:00.500 INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: {ATTEMPT_ENDED % (1, "a-1")}
+2026-11-23T10:00:00.400Z INFO subtask-rows[0]@7 lockgate_taskmanager.runtime.messages: rows[0]@7: SUBTASK_RUNNING
+2026-11-23T10:00:00.500Z INFO subtask-rows[0]@1 lockgate_taskmanager.runtime.deployments: {ATTEMPT_ENDED % (1, "a-1")}
 printed by another job
-2026-11-23T10:00:00.600 INFO warm-up lockgate_taskmanager.runtime.warmup: warmed up job a-12: its plans are warm
+2026-11-23T10:00:00.600Z INFO warm-up lockgate_taskmanager.runtime.warmup: warmed up job a-12: its plans are warm
 """
 COORDINATOR = """\
-2026-11-23T10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1' by='the secret' from=ipv4:127.0.0.1:1: OK
-2026-11-23T10:00:00.450 INFO dispatcher a.status_publisher: job a-1: ATTEMPT_FAILED, attempt 1: of a-1
-2026-11-23T10:00:00.460 INFO dispatcher a.status_publisher: job a-12: the column a-1 is unknown
+2026-11-23T10:00:00.050Z INFO rpc-loop lockgate.audit: Submit job='a-1' by='the secret' from=ipv4:127.0.0.1:1: OK
+2026-11-23T10:00:00.450Z INFO dispatcher a.status_publisher: job a-1: ATTEMPT_FAILED, attempt 1: of a-1
+2026-11-23T10:00:00.460Z INFO dispatcher a.status_publisher: job a-12: the column a-1 is unknown
 """
 
 
@@ -47,13 +47,13 @@ def test_a_record_is_a_line_with_a_time_and_what_is_indented_below_or_what_was_p
 
 def test_json_lines_have_times_too() -> None:
     assert time_of('{"time": "2026-11-23T12:10:30.644+00:00", "level": "INFO"}') == "2026-11-23T12:10:30.644"
-    assert time_of("2026-11-23T12:10:30.316 INFO dispatcher a: b") == "2026-11-23T12:10:30.316"
+    assert time_of("2026-11-23T12:10:30.316Z INFO dispatcher a: b") == "2026-11-23T12:10:30.316"
     assert time_of('{"time": 4}') == time_of("printed") == ""
 
 
 def test_lines_of_a_version_that_wrote_no_date_come_first(tmp_path: Path) -> None:
     undated = "\n".join(line.removeprefix("2026-11-23T") for line in TASK_MANAGER.splitlines())
-    (tmp_path / "a.log").write_text(f"{undated}\n2026-11-24T00:00:00.100 INFO t l: job a-1: with a date\n")
+    (tmp_path / "a.log").write_text(f"{undated}\n2026-11-24T00:00:00.100Z INFO t l: job a-1: with a date\n")
     (tmp_path / "b.log").write_text(COORDINATOR)
     found = list(merged([Log(tmp_path / "a.log", "a-1"), Log(tmp_path / "b.log", "a-1")]))
     picked = ["a", "a", "a", "a", "b", "b", "a"]
@@ -77,7 +77,9 @@ def test_only_the_lines_of_a_job_are_picked() -> None:
 def test_a_process_that_was_killed_runs_nothing_when_it_is_back() -> None:
     job = OfJob("a-1")
     killed = TASK_MANAGER.splitlines()[1]
-    text = f"{killed}\nprinted\n2026-11-23T10:00:01.000 INFO t l: m\nlockgate taskmanager ready: id=tm-0\nprinted later"
+    text = (
+        f"{killed}\nprinted\n2026-11-23T10:00:01.000Z INFO t l: m\nlockgate taskmanager ready: id=tm-0\nprinted later"
+    )
     assert [record.lines[0] for record in parsed(text) if job.takes(record)] == [killed, "printed"]
 
 
@@ -106,7 +108,7 @@ def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
     monkeypatch.delenv("LOCKGATE_CLUSTER", raising=False)
     assert run(["logs", "a-1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("coordinator-0  2026-11-23T10:00:00.050 INFO rpc-loop lockgate.audit: Submit job='a-1'")
+    assert lines[0].startswith("coordinator-0  2026-11-23T10:00:00.050Z INFO rpc-loop lockgate.audit: Submit job='a-1'")
     assert "taskmanager-0  printed by a job" in lines
     assert not [line for line in lines if "a-12: the column" in line]
     assert run(["logs", "a-1", "--tail", "1", "--cluster", ".lockgate"]) == 0
@@ -121,12 +123,12 @@ def test_later_lines_are_read_from_where_the_log_ended(tmp_path: Path) -> None:
     assert len(list(log.read())) == 2
     assert not list(log.read())
     with path.open("a") as file:
-        file.write("2026-11-23T10:00:02.000 INFO dispatcher a: job a-1: half a li")
+        file.write("2026-11-23T10:00:02.000Z INFO dispatcher a: job a-1: half a li")
         file.flush()
         assert not list(log.read()), "only whole lines"
         file.write("ne\n")
     assert [record.lines for record in log.read()] == [
-        ("2026-11-23T10:00:02.000 INFO dispatcher a: job a-1: half a line",)
+        ("2026-11-23T10:00:02.000Z INFO dispatcher a: job a-1: half a line",)
     ]
 
 
@@ -142,7 +144,7 @@ def test_follow_shows_new_lines_and_new_logs_until_it_is_interrupted(
         if not (name := next(steps)):
             raise KeyboardInterrupt
         with (folder / f"{name}.log").open("a") as file:
-            file.write(f"2026-11-23T11:00:00.000 INFO dispatcher a: job a-1: from {name}\n")
+            file.write(f"2026-11-23T11:00:00.000Z INFO dispatcher a: job a-1: from {name}\n")
 
     monkeypatch.setattr("lockgate.commands.logs.time.sleep", between)
     assert run(["logs", "a-1", "--follow", "--tail", "1"]) == 130

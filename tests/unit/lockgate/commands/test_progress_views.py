@@ -211,4 +211,6 @@ def test_a_long_error_in_the_list_of_jobs_is_cut_to_the_line() -> None:
     assert views.jobs_text((short,), 160).endswith("it failed")
     lines = m.JobStatus("orders-1", state=m.JobState.FAILED, error="it failed\nin two lines")
     assert "it failed ...\n" in views.jobs_text((lines,), 160)
-    assert error in views.jobs_text((failed,)), "where it is not for a terminal"
+    piped = views.jobs_text((failed, lines))
+    assert error in piped, "where it is not for a terminal"
+    assert len(piped.splitlines()) == 3, "a line for each job below the header, and nothing else"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from lockgate_common.logs import JsonFormatter
 from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
     AssignSplits,
@@ -89,7 +92,8 @@ class TestingTaskManager:
         self._opened = 0
         peers, self.stories = PeerChannels(Credentials()), Stories("tm", "test")
         factory: Any = self
-        self.deployments = Deployments("tm", factory, GateRegistry(), peers, TokenFence(), self._hear, self.stories)
+        self.fence = TokenFence()
+        self.deployments = Deployments("tm", factory, GateRegistry(), peers, self.fence, self._hear, self.stories)
 
     def interrupt_user_code(self, thread: int) -> None:
         """See ProgramFactory. There is no author's code here."""
@@ -299,3 +303,37 @@ def test_a_source_whose_records_a_checkpoint_holds_back_is_not_idle(manager: Tes
         manager.wait_gone(1)
     assert spent[Share.BACKPRESSURED] > 0
     assert spent[Share.IDLE] == 0
+
+
+class JsonLines(logging.Handler):
+    """Log lines as a process writes them, each made on the thread that logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(JsonFormatter())
+        self.lines: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.loads(self.format(record)))
+
+
+def test_lines_of_a_subtask_name_the_present_leader_also_after_it_was_adopted(
+    manager: TestingTaskManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    handler = JsonLines()
+    logging.getLogger().addHandler(handler)
+    try:
+        manager.fence.observe(3)
+        manager.deploy(1)
+        manager.wait_open(1)
+        manager.fence.observe(4)
+        manager.cancel(1)
+        manager.wait_gone(1)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    found = [line for line in handler.lines if line["thread"].startswith("subtask-")]
+    tokens = {line["message"].rpartition(": ")[2]: line.get("token") for line in found}
+    assert tokens["SUBTASK_CANCELED"] == 4
+    assert all(tokens.values())
+    assert all((line["job"], line["attempt"], line["subtask"]) == ("job", 1, "read[0]") for line in found)

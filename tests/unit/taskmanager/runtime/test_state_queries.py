@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import QueryOutcome, StateAnswer, StateQuery
 from lockgate_taskmanager.runtime import state_queries
 from lockgate_taskmanager.runtime.state_queries import MOST_WAITING, WAIT_MS, StateQueries
@@ -139,3 +140,19 @@ def test_a_query_that_breaks_the_look_at_what_is_open_is_answered_and_waits_no_m
     asked.ask(101)
     assert asked.answered.acquire(timeout=LONG_S)
     assert asked.answers[-1] == StateAnswer(101, QueryOutcome.ANSWERED)
+
+
+def test_each_job_whose_state_cannot_be_read_is_logged_once_a_minute(
+    asked: Asked, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_queries, "_trouble", RecurringLog(lambda: 0))
+    for key in ("a-1", "a-2", "a-1"):
+        asked.queries.ask(StateQuery(BROKEN, f"file:///storage/default/{key}/run/chk-7/_metadata"))
+        assert asked.answered.acquire(timeout=LONG_S)
+    asked.queries.ask(StateQuery(BROKEN, "file:///storage/default/a-2/run/chk-8/_metadata"))
+    assert asked.answered.acquire(timeout=LONG_S)
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == [
+        f"a query of state in file:///storage/default/{key}/run/chk-7/_metadata could not be answered"
+        for key in ("a-1", "a-2")
+    ]
