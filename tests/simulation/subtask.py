@@ -51,8 +51,9 @@ class SimulatedSubtask(SubtaskTask):
         on_ended: Callable[[SubtaskTask], None],
         story: SubtaskStory,
         spill_folder: str | None = None,
+        token: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(context, channels, factory, uploads, report, on_ended, story, spill_folder)
+        super().__init__(context, channels, factory, uploads, report, on_ended, story, spill_folder, token)
         self.process = factory.host
         self.world = factory.host.world
         self.gate.on_wake = self._wake
