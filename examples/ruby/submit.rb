@@ -127,7 +127,7 @@ begin
   status = watch(cluster, key)
   abort "error: #{status.error}" unless status.state == :FINISHED
   found = Dir.glob(File.join(folder, "part-*")).flat_map { |file| File.readlines(file).map { |line| JSON.parse(line) } }
-  puts "#{found.length} rows, #{found.uniq.length} of them different, #{status.restarts} restarts"
+  puts "#{found.length} rows, #{found.uniq.length} of them different, #{status.restarts} restart#{"s" unless status.restarts == 1}"
 rescue GRPC::BadStatus => error
   abort "error: #{error.details}"
 end

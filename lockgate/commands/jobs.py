@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import CheckpointOffsets, CompletedCheckpoint, JobState
 
 from lockgate.commands.options import asking, connect, job_argument, json_option, target_options
@@ -47,7 +48,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
         listed = sorted(client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
     found = [job for job in listed if not states or job.state.name in states]
     if listed and not found and not as_json:
-        click.echo(f"none of the {len(listed)} jobs is {' or '.join(states)}")
+        click.echo(f"none of the {counted(len(listed), 'job')} is {' or '.join(states)}")
         return
     if as_json:
         _print_json([shapes.summary_json(job) for job in found])

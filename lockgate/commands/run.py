@@ -39,11 +39,14 @@ def run(file: str, arguments: tuple[str, ...], rows: int) -> int:
 
 
 def _preview(key: str, graph: JobGraph, rows: int) -> None:
+    from lockgate_common.amounts import counted
     from lockgate_common.printable import printable
 
     from lockgate.preview.preview import PreviewFailed, preview_graph
 
-    click.echo(f"preview of {key} on {rows} rows of each source; Spark starts, which takes some seconds", err=True)
+    click.echo(
+        f"preview of {key} on {counted(rows, 'row')} of each source; Spark starts, which takes some seconds", err=True
+    )
     try:
         with working(f"job {key} runs on a sample"):
             output = preview_graph(graph, rows)
@@ -52,10 +55,11 @@ def _preview(key: str, graph: JobGraph, rows: int) -> None:
             click.echo(printable(error.traceback), err=True)
         raise
     for vertex, read in output.read.items():
-        click.echo(f"{read:,} rows read by {vertex}", err=True)
+        click.echo(f"{counted(read, 'row')} read by {vertex}", err=True)
     for operator_id, name in output.names.items():
         table = output.tables.get(operator_id)
-        click.echo(f"\n{printable(name)} (id '{operator_id}'): {table.num_rows if table is not None else 0:,} rows")
+        written = counted(table.num_rows if table is not None else 0, "row")
+        click.echo(f"\n{printable(name)} (id '{operator_id}'): {written}")
         if table is not None:
             click.echo(table_text(table, rows))
 

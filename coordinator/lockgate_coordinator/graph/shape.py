@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import (
     FileSource,
     InputShape,
@@ -56,3 +57,9 @@ def poll_interval_ms(source: Operator) -> int | None:
     if isinstance(kind, KafkaSource):
         return None if kind.bounded else kind.poll_interval_ms
     return kind.poll_interval_ms if isinstance(kind, FileSource | PythonSource) and kind.continuous else None
+
+
+def slots_text(needed: int, found: tuple[int, int] | None = None) -> str:
+    """What a job waits for. found: free slots, and task managers."""
+    free = f", {found[0]} free in {counted(found[1], 'task manager')}" if found is not None else ""
+    return f"needs {counted(needed, 'slot')}{free}"

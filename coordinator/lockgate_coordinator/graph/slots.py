@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from lockgate_common.amounts import counted
+
 
 @dataclass(frozen=True, slots=True)
 class SlotOffer:
@@ -422,6 +424,7 @@ def slot_shortage(slots_needed: int, task_manager_slots: Sequence[int]) -> str |
     if not task_manager_slots or slots_needed <= total:
         return None
     return (
-        f"The job needs {slots_needed} slots (its highest parallelism), but the cluster has {total} in "
-        f"{len(task_manager_slots)} task managers: lower the parallelism, or start task managers with more slots."
+        f"The job needs {counted(slots_needed, 'slot')} (its highest parallelism), but the cluster has {total} in "
+        f"{counted(len(task_manager_slots), 'task manager')}: lower the parallelism, or start task managers with more "
+        "slots."
     )

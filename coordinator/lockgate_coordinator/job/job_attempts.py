@@ -129,7 +129,8 @@ class JobAttempts:
     def all_run(self) -> list[Emit]:
         """The events when every subtask of the current attempt runs: that, and the first record if it came before."""
         assert self.current is not None
-        text = f"all {len(self.current.execution.subtasks)} subtasks run"
+        number = len(self.current.execution.subtasks)
+        text = f"all {number} subtasks run" if number > 1 else "its subtask runs"
         return [self.event(JobEventKind.ATTEMPT_DEPLOYED, text), *self.current.early_record()]
 
     def event(self, kind: JobEventKind, text: str, checkpoint_id: int = 0, reason: Reason | None = None) -> Emit:

@@ -26,7 +26,7 @@ from lockgate_coordinator.checkpoint.effects import (
 )
 from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from lockgate_coordinator.graph.normalize import of_record
-from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
+from lockgate_coordinator.graph.shape import slots_needed, slots_text, vertex_shapes
 from lockgate_coordinator.job import effects, events
 from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
@@ -251,13 +251,13 @@ class JobMaster:
 
     def _request_slots(self, now_ms: int, *, is_first: bool = False) -> None:
         request = self._attempts.request(now_ms, is_first=is_first)
-        self._life.message = f"needs {request.count} slots"
+        self._life.message = slots_text(request.count)
         self._out.append(request)
 
     def _on_slots_missing(self, event: events.SlotsMissing, now_ms: int) -> None:
         if self._life.state is m.JobState.WAITING_FOR_SLOTS and self._attempts.awaits(event):
-            needed = slots_needed(self._attempts.graph)
-            self._life.message = f"needs {needed} slots, {event.free_slots} free in {event.task_managers} task managers"
+            found = (event.free_slots, event.task_managers)
+            self._life.message = slots_text(slots_needed(self._attempts.graph), found)
             self._life.note(self._life.message, now_ms)
 
     def _on_slots(self, event: events.SlotsOffered, now_ms: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import assert_never
 from zlib import crc32
 
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import (
     ExponentialRestart,
     FailureCause,
@@ -154,7 +155,7 @@ class RestartPolicy:
             case FixedDelayRestart(attempts=most, delay_ms=delay_ms):
                 self._consecutive += 1
                 if most and self._consecutive > most:
-                    return GiveUp(f"The restart strategy allows {most} restarts, all are used up.")
+                    return GiveUp(f"The restart strategy allows {counted(most, 'restart')}, and none is left.")
                 return RestartAfter(max(MIN_DELAY_MS, delay_ms))
             case FailureRateRestart():
                 return self._failure_rate(strategy, now_ms)

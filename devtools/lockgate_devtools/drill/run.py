@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lockgate_common.amounts import counted
 from lockgate_proto.messages import LeaderFailover
 
 from lockgate.client import Client
@@ -165,7 +166,7 @@ def drill(options: DrillOptions, say: Say) -> Report:
 def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report:
     """Drills in an existing arena: rounds until every kill is done or an error occurs. Raises UserError."""
     status = arena.survey(Target.STORAGE if options.minutes else options.kill)
-    say(f"{len(status.coordinators)} coordinators, {len(status.task_managers)} task managers")
+    say(f"{counted(len(status.coordinators), 'coordinator')}, {counted(len(status.task_managers), 'task manager')}")
     choice = random.Random(seed)
     key = f"drill-{secrets.token_hex(4)}"
     accounts: list[RoundResult] = []

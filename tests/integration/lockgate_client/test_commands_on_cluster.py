@@ -269,11 +269,11 @@ def test_submit_of_a_waiting_job_gives_the_reason_and_the_next_commands(
 ) -> None:
     monkeypatch.setattr("lockgate.pipeline.submission.START_TIMEOUT_MS", 5_000)
     cluster.coordinators[0].first_updates = [
-        status("k", state, message="needs 2 slots, 0 free in 1 task managers", last_checkpoint=None)
+        status("k", state, message="needs 2 slots, 0 free in 1 task manager", last_checkpoint=None)
     ]
     assert run(["submit", "p.py"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        f"job k is submitted and still {waits}: needs 2 slots, 0 free in 1 task managers. {by_itself}; "
+        f"job k is submitted and still {waits}: needs 2 slots, 0 free in 1 task manager. {by_itself}; "
         "`lockgate watch k` follows it, `lockgate cancel k` ends it"
     )
 

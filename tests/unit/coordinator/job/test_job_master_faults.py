@@ -177,7 +177,7 @@ def test_restarts_that_are_used_up_fail_the_job_with_the_cause() -> None:
     result = driver.result()
     assert result.outcome == "FAILED"
     assert "again" in result.error
-    assert "allows 1 restarts" in result.error
+    assert "allows 1 restart, and none is left" in result.error
 
 
 def test_no_restart_fails_at_once() -> None:

@@ -52,7 +52,7 @@ def test_waiting_for_slots_names_the_missing_number() -> None:
     request = driver.recover().request
     driver.give(events.SlotsMissing(request, 1, 1))
     assert driver.state is JobState.WAITING_FOR_SLOTS
-    assert driver.master.status().message == "needs 2 slots, 1 free in 1 task managers"
+    assert driver.master.status().message == "needs 2 slots, 1 free in 1 task manager"
 
 
 def test_the_attempt_is_persisted_before_anything_is_deployed() -> None:

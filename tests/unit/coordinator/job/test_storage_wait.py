@@ -67,7 +67,7 @@ def test_the_job_s_own_faults_count_as_if_the_storage_had_never_been_away() -> N
     assert driver.master.status().restarts == 1
     driver.fail(FailureCause.FAULT, "broke again")
     driver.tick(60_000)
-    assert "all are used up" in driver.result().error
+    assert "none is left" in driver.result().error
 
 
 def test_another_outage_is_waited_for_from_its_own_beginning() -> None:

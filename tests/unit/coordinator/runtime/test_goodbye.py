@@ -74,7 +74,7 @@ def test_however_many_of_them_use_no_restart_up() -> None:
     driver.tick(100)
     driver.deploy(driver.one(effects.RequestSlots).request)
     driver.fail()
-    assert "all are used up" in driver.result().error
+    assert "none is left" in driver.result().error
 
 
 def test_a_crash_is_still_a_failure_of_the_job() -> None:
