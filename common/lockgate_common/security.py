@@ -153,9 +153,8 @@ def load_secret(path: Path, *, create: bool) -> str:
     except OSError as error:
         raise SecurityError(f"cannot read the secret file {path}: {error.strerror}") from error
     if len(secret) < 16:
-        raise SecurityError(
-            f"the secret in {path} is shorter than 16 characters; remove the file, and a new one is created"
-        )
+        remedy = "remove the file, and a new one is created" if create else "it is not that of a cluster: copy it again"
+        raise SecurityError(f"the secret in {path} is shorter than 16 characters; {remedy}")
     return secret
 
 

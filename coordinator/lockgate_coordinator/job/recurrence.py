@@ -95,7 +95,7 @@ def verdict(failure: JobFailure) -> str:
     where = place_text(failure.place)
     return (
         f"{failure.times} attempts have failed in this way on the same records{f' ({where})' if where else ''}, so no"
-        f" restart can help; the newest checkpoint is kept."
+        f" restart can help; its checkpoints are kept."
     )
 
 
@@ -105,7 +105,9 @@ def place_text(place: FailurePlace | None) -> str:
         return ""
     found = [f"operator '{place.operator_id}'"] if place.operator_id else []
     found += [f"column '{place.column}'"] if place.column else []
-    found += [f"{range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_MAX_RANGES]]
+    found += [
+        f"split {range_.split} from offset {range_.start} to {range_.end}" for range_ in place.ranges[:_MAX_RANGES]
+    ]
     if len(place.ranges) > _MAX_RANGES:
         found.append("and others")
     return ", ".join(found)

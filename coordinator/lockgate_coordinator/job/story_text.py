@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from lockgate_common.amounts import counted
 from lockgate_common.story_log import Outside, grouped
 from lockgate_proto import messages as m
 
@@ -210,7 +211,7 @@ def _own(effect: Own) -> str:
         case do.Recover():
             return "read the job's records again"
         case do.RequestSlots(count=count):
-            return f"request {count} slots"
+            return f"request {counted(count, 'slot')}"
         case do.ReleaseSlots():
             return "release the slots"
         case do.PersistAttempt(record):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 import grpc
+from lockgate_common.amounts import counted
 from lockgate_common.clock import monotonic_ms, unix_us
 from lockgate_ha.errors import CorruptRecord
 from lockgate_ha.grant import LeadershipGrant
@@ -159,7 +160,7 @@ class LeaderTerm:
         self.background("(jobs)", self.persistence.job_keys, self._recover)
 
     def _recover(self, keys: tuple[str, ...]) -> None:
-        log.info("leading under token %s: %s jobs to recover", self.token, len(keys))
+        log.info("leading under token %s: %s to recover", self.token, counted(len(keys), "job"))
         for key in keys:
             self.add(JobRecord(job_key=key), recovered=True).is_read = False
         for task_manager in self.task_managers.all():  # before any of the jobs may begin an attempt

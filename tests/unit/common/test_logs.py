@@ -173,7 +173,7 @@ def test_a_field_that_changes_is_looked_up_for_each_line() -> None:
         (ATTEMPT_ENDED, (3, "k"), {"job": "k", "attempt": 3}),
         ("deployment of attempt %d of %s is ignored", (3, "k"), {"job": "k", "attempt": 3}),
         ("%s declines checkpoint %d: 100 %% of job %s", ("rows-0", 7, "k"), {"checkpoint": 7, "job": "k"}),
-        ("leading under token %s: %s jobs to recover", (2, 9), {"token": 2}),
+        ("leading under token %s: %s to recover", (2, "9 jobs"), {"token": 2}),
         ("the files of %s and %5.1f s", ("k", 1.0), {}),
         ("nothing", (), {}),
     ],

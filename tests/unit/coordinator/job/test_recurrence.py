@@ -64,7 +64,7 @@ def test_the_same_records_that_are_refused_again_and_again_end_the_job(cause: Fa
     assert result.outcome == "FAILED"
     assert [checkpoint.checkpoint_id for checkpoint in result.retained] == [1]
     assert result.error.startswith("read-0 on tm-a: 'x' is no INT")
-    assert "operator 'parse', column 'amount', a.csv from offset 100 to 200" in result.error
+    assert "operator 'parse', column 'amount', split a.csv from offset 100 to 200" in result.error
     assert result.failure is not None
     assert (result.failure.cause, result.failure.times, result.failure.attempt) == (cause, ENOUGH, ENOUGH)
     assert result.failure.place == FailurePlace("parse", "amount", (SplitRange("a.csv", 100, 200),))
@@ -161,5 +161,5 @@ def test_stored_failures_are_small_and_the_newest() -> None:
 def test_the_place_is_reported_as_far_as_it_is_known() -> None:
     ranges = tuple(SplitRange(name, 0, 9) for name in "abcd")
     assert place_text(None) == ""
-    assert place_text(FailurePlace("", "", ranges[:1])) == "a from offset 0 to 9"
-    assert place_text(FailurePlace("x", "", ranges)).endswith("c from offset 0 to 9, and others")
+    assert place_text(FailurePlace("", "", ranges[:1])) == "split a from offset 0 to 9"
+    assert place_text(FailurePlace("x", "", ranges)).endswith("split c from offset 0 to 9, and others")
