@@ -210,6 +210,7 @@ def subtask_json(subtask: SubtaskStatusView) -> Json:
         "subtask": subtask.subtask,
         "task_manager": subtask.task_manager_id,
         "state": subtask.state,
+        "attempt": subtask.attempt or None,
         "busy": load and load.busy_permille / 1000,
         "backpressured": load and load.backpressured_permille / 1000,
         "idle": load and (1000 - load.busy_permille - load.backpressured_permille) / 1000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -54,6 +55,11 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
     show_default=True,
     help="Task managers that keep copies of the job's newest snapshot.",
 )
+@click.option(
+    "--forward",
+    is_flag=True,
+    help="Run a job without exchange: when a task manager dies, only the part that ran there restarts.",
+)
 @click.option("--seed", type=int, metavar="N", help="Repeats a drill: same victims, same moments.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON.")
 @click.option(
@@ -77,6 +83,7 @@ def drill(
     every_s: float,
     leader_failover: str,
     standby_replicas: int,
+    forward: bool,
     seed: int | None,
     json_file: str | None,
     html_file: str | None,
@@ -100,21 +107,19 @@ def drill(
       lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
       lockgate drill --kill taskmanager --standby-replicas 1
+      lockgate drill --kill taskmanager --forward
       lockgate drill --chaos --minutes 10 --seed 7 --html report.html
       lockgate drill --zookeepers 3 --kill zookeeper
       lockgate drill --cluster .lockgate
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
       lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
-    from lockgate_devtools.cluster.from_settings import tls_options
     from lockgate_devtools.drill import Target, run_drill
 
     from lockgate.pipeline.job import FAILOVERS
 
     _check(minutes=minutes, chaos=chaos, config=config, cluster=cluster)
     given = {"slots": slots, "zookeepers": zookeepers, "storage": storage}
-    own: dict[str, Any] = {**given, "taskmanager": spark_settings(spark_master, spark_options)}
-    own = {name: value for name, value in own.items() if value} | ({} if cluster else tls_options(config))
     return run_drill(
         kill=Target(kill),
         times=times,
@@ -127,8 +132,17 @@ def drill(
         directory=directory or "",
         failover=FAILOVERS[leader_failover],
         standby_replicas=standby_replicas,
-        cluster_options=own,
+        is_forward=forward,
+        cluster_options=_own(given, spark_settings(spark_master, spark_options), cluster, config),
     )
+
+
+def _own(given: Mapping[str, Any], spark: Mapping[str, Any], cluster: str | None, config: str | None) -> dict[str, Any]:
+    """Options of the drill's own cluster. given: from the command line, None or 0 for a default."""
+    from lockgate_devtools.cluster.from_settings import tls_options
+
+    found = {name: value for name, value in {**given, "taskmanager": spark}.items() if value}
+    return found | ({} if cluster else tls_options(config))
 
 
 def _check(*, minutes: float | None, chaos: bool, config: str | None, cluster: str | None) -> None:

@@ -2371,6 +2371,8 @@ class SubtaskStatusView:
     state: str = ""
     # Unset until it is known.
     load: SubtaskLoad | None = None
+    # In which it began: an earlier one than the job's newest where only other subtasks were restarted since.
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

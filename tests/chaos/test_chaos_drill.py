@@ -1,4 +1,4 @@
-"""What only a chaos drill does: to the storage, to clocks, and to a leader that is frozen and wakes up."""
+"""What a chaos drill does to more than processes, and what a drill says of a job of which only a part restarts."""
 
 from __future__ import annotations
 
@@ -30,3 +30,15 @@ def test_storage_in_trouble_a_clock_that_is_off_and_a_frozen_leader_cost_no_reco
     assert (frozen.mode, frozen.restarted_subtasks) == (Mode.REATTACH, 0)
     assert all(kill.first_checkpoint_ms is not None and kill.progress for kill in found.kills)
     assert arena.wait_complete(60), "the frozen leader wakes up as a standby"
+
+
+def test_a_task_manager_of_a_job_without_exchange_costs_only_its_own_subtasks(testing: TestingCluster) -> None:
+    arena = ProcessArena(testing.client, testing.cluster, testing.directory)
+    arena.survey(Target.TASKMANAGER)
+    lines: list[str] = []
+    targets = (Target.TASKMANAGER,)
+    found = Round("part-drill", arena, lines.append, random.Random(1), targets, 1.0, 500, {}, is_forward=True).run(1)
+    assert not found.problems, lines
+    assert found.records.is_exact
+    (kill,) = found.kills
+    assert (kill.mode, kill.restarted_subtasks) == (Mode.REGION, 2), "of four, on two task managers"

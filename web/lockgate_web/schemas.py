@@ -135,7 +135,9 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "JobSummary": _object(_SUMMARY),
-    "Subtask": _object({**_texts("vertex", "task_manager", "state"), "subtask": _WHOLE, **_LOAD}),
+    "Subtask": _object(
+        {**_texts("vertex", "task_manager", "state"), "subtask": _WHOLE, "attempt": _or_null(_WHOLE), **_LOAD}
+    ),
     "Job": _object({**_JOB, "subtasks": _list(named("Subtask"))}),
     "JobByVertex": _object(
         {

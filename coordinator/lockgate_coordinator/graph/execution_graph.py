@@ -327,7 +327,8 @@ class ExecutionGraph:
     def _view(self, key: SubtaskKey) -> SubtaskStatusView:
         place, phase = self._place[key].task_manager_id, self._phase[key]
         load = self._loads.get(key) if phase is Phase.RUNNING else None
-        return SubtaskStatusView(key[0], key[1], place, phase.value, load)
+        began = self._id[key] if key in self._id else self._lost[key]
+        return SubtaskStatusView(key[0], key[1], place, phase.value, load, began.attempt)
 
 
 def _key(subtask: SubtaskId) -> SubtaskKey:

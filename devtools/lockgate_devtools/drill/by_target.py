@@ -36,7 +36,8 @@ class Spread:
 @dataclass(frozen=True, slots=True)
 class Consequences:
     """Of all kills with one target. interruption: to the first record, where a leader or an attempt follows; commit: to
-    the first checkpoint. adopted: how often the running attempt went on under a new leader.
+    the first checkpoint. adopted: how often the running attempt went on under a new leader; in_part: how often
+    only a part of the job restarted.
     """
 
     target: Target
@@ -44,6 +45,7 @@ class Consequences:
     interruption: Spread | None
     commit: Spread | None
     adopted: int
+    in_part: int
     restarted_subtasks: int
     records_read_again: int
 
@@ -53,6 +55,7 @@ class Consequences:
             "target": self.target.value,
             "kills": len(self.kills),
             "adopted": self.adopted,
+            "in_part": self.in_part,
             "first_record_ms": self.interruption.to_json() if self.interruption else None,
             "first_checkpoint_ms": self.commit.to_json() if self.commit else None,
             "restarted_subtasks": self.restarted_subtasks,
@@ -75,6 +78,7 @@ def _consequences(target: Target, kills: Sequence[Kill]) -> Consequences:
         Spread.of([kill.first_record_ms for kill in kills if kill.first_record_ms is not None]),
         Spread.of([kill.first_checkpoint_ms for kill in kills if kill.first_checkpoint_ms is not None]),
         sum(kill.mode is Mode.REATTACH for kill in kills),
+        sum(kill.mode is Mode.REGION for kill in kills),
         sum(kill.restarted_subtasks or 0 for kill in kills),
         sum(kill.records_read_again or 0 for kill in kills),
     )

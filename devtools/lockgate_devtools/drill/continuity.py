@@ -17,10 +17,11 @@ _LONGEST_BEFORE = 5
 
 
 def measured(kill: Kill, before: Before, samples: Sequence[Sample]) -> Kill:
-    """The kill with what it has cost, and with the first record of an attempt that was adopted."""
+    """The kill with what it has cost, whether a part ran on, and the first record of an attempt that was adopted."""
     first_ms = first_written_ms(before, samples) if kill.mode is Mode.REATTACH else kill.first_record_ms
     return replace(
         kill,
+        mode=Mode.REGION if kill.mode is Mode.RESTART and runs_on(before, samples) else kill.mode,
         first_record_ms=first_ms,
         restarted_subtasks=restarted_subtasks(before, samples),
         records_read_again=records_read_again(before, samples),
@@ -35,14 +36,24 @@ def is_measured(kill: Kill) -> bool:
 
 
 def restarted_subtasks(before: Before, samples: Sequence[Sample]) -> int | None:
-    """Of all attempts since the kill; None when no status has come since."""
+    """Of all attempts since the kill; None when no status has come since.
+
+    Where the subtasks of an attempt are in no status, it counts as all of them.
+    """
     after = [sample for sample in samples if sample.unix_us >= before.unix_us]
-    sizes = {sample.attempt: sample.subtasks for sample in after if sample.subtasks}
     if not after:
         return None
-    newest = max(sample.attempt for sample in after)
-    size = max(sizes.values(), default=0)
-    return sum(sizes.get(attempt, size) for attempt in range(before.attempt + 1, newest + 1))
+    newest, size = max(sample.attempt for sample in after), max(sample.subtasks for sample in after)
+    begun: dict[int, int] = {}
+    for attempt, count in (pair for sample in after for pair in sample.begun):
+        begun[attempt] = max(count, begun.get(attempt, 0))
+    return sum(begun.get(attempt, size) for attempt in range(before.attempt + 1, newest + 1))
+
+
+def runs_on(before: Before, samples: Sequence[Sample]) -> bool:
+    """Whether subtasks that ran before the kill are in the newest attempt."""
+    later = [sample for sample in samples if sample.attempt > before.attempt and sample.begun]
+    return bool(later) and later[-1].begun[0][0] <= before.attempt
 
 
 def records_read_again(before: Before, samples: Sequence[Sample]) -> int | None:

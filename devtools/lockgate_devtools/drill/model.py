@@ -71,9 +71,10 @@ class Target(Enum):
 
 
 class Mode(Enum):
-    """How a job goes on after a kill."""
+    """How a job goes on after a kill. REGION: only what was connected with the killed process was restarted."""
 
     REATTACH = "reattach"
+    REGION = "region"
     RESTART = "restart"
 
 

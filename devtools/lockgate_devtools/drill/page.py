@@ -46,12 +46,12 @@ def _table(found: Sequence[Consequences]) -> str:
     head = "".join(
         f"<th>{name}</th>"
         for name in (
-            *("struck", "kills", "adopted", "first record p50", "p90", "p99", "worst"),
+            *("struck", "kills", "adopted", "in part", "first record p50", "p90", "p99", "worst"),
             *("first checkpoint p50", "p90", "p99", "worst", "subtasks restarted", "records read again"),
         )
     )
     rows = "".join(
-        f"<tr><td>{escape(row.target.value)}</td><td>{len(row.kills)}</td><td>{row.adopted}</td>"
+        f"<tr><td>{escape(row.target.value)}</td><td>{len(row.kills)}</td><td>{row.adopted}</td><td>{row.in_part}</td>"
         f"{_cells(row.interruption)}{_cells(row.commit)}"
         f"<td>{row.restarted_subtasks:,}</td><td>{row.records_read_again:,}</td></tr>"
         for row in found

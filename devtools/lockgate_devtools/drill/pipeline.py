@@ -38,7 +38,7 @@ class DrillPipeline:
     """generator -> SQL -> exchange by partition -> (transactional ledger | keyed totals -> SQL upsert).
 
     folder: for the outputs, on a disk that task managers and drill share; rows: per partition, 0 for no end; rate: rows
-    per second and partition.
+    per second and partition; is_forward: without exchange and totals: no record crosses from one slot to another.
     """
 
     folder: Path
@@ -47,6 +47,7 @@ class DrillPipeline:
     rate: float
     parallelism: int
     checkpoint_interval_ms: int
+    is_forward: bool = False
 
     @property
     def ledger(self) -> Path:
@@ -71,14 +72,19 @@ class DrillPipeline:
         )
         ledger = FileSink(str(self.ledger), FileFormat.PARQUET)
         totals = SqlSink(f"sqlite:///{self.totals}", _TABLE, ("partition",))
+        vertices = [
+            self._vertex("generate", ("rows", source), ("shape", shape)),
+            self._vertex("ledger", ("ledger", ledger)),
+        ]
+        edges = [Edge("generate", "ledger", Partitioning.FORWARD)]
+        if not self.is_forward:
+            keyed = ("aggregate", KeyedAggregate(("partition",), functions))
+            vertices.append(self._vertex("totals", keyed, ("upsert", totals)))
+            edges = [Edge("generate", target, Partitioning.HASH, ("partition",)) for target in ("ledger", "totals")]
         return JobGraph(
             name="failover drill",
-            vertices=(
-                self._vertex("generate", ("rows", source), ("shape", shape)),
-                self._vertex("ledger", ("ledger", ledger)),
-                self._vertex("totals", ("aggregate", KeyedAggregate(("partition",), functions)), ("upsert", totals)),
-            ),
-            edges=tuple(Edge("generate", target, Partitioning.HASH, ("partition",)) for target in ("ledger", "totals")),
+            vertices=tuple(vertices),
+            edges=tuple(edges),
             checkpoints=CheckpointOptions(interval_ms=self.checkpoint_interval_ms),
             restart=RestartStrategy(ExponentialRestart(50, 2000, 2.0, 0.0, 5000)),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from lockgate_proto.messages import JobStatus
@@ -12,6 +13,7 @@ class Sample:
     """unix_us: wall clock of this host when the status arrived. subtasks: of the attempt that runs, 0 when none does.
 
     read, written: records of the sources, and of the last operators; read_again: as in JobStatus, under this leader.
+    begun: attempts in order, and how many of the subtasks began in each.
     """
 
     unix_us: int
@@ -21,11 +23,20 @@ class Sample:
     read: int
     written: int
     read_again: int
+    begun: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(status: JobStatus, unix_us: int) -> Sample:
         """The numbers of a status that arrived just now."""
         read, written = status.records_read or 0, status.records_written or 0
+        begun = Counter(subtask.attempt or status.attempt for subtask in status.subtasks)  # 0: of an older leader
         return Sample(
-            unix_us, status.token, status.attempt, len(status.subtasks), read, written, status.records_read_again
+            unix_us,
+            status.token,
+            status.attempt,
+            len(status.subtasks),
+            read,
+            written,
+            status.records_read_again,
+            tuple(sorted(begun.items())),
         )

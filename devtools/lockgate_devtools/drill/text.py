@@ -22,7 +22,8 @@ def describe_kill(kill: Kill) -> str:
     if kill.mode is Mode.REATTACH:
         parts.append("nothing was restarted")
     if kill.restarted_subtasks:
-        parts.append(f"{kill.restarted_subtasks} subtasks restarted")
+        others = " and the others ran on" if kill.mode is Mode.REGION else ""
+        parts.append(f"{kill.restarted_subtasks} subtasks restarted{others}")
     if kill.records_read_again:
         parts.append(f"{kill.records_read_again} records read again")
     if kill.throughput_ratio is not None:
@@ -38,6 +39,8 @@ def render(report: Report) -> str:
         lines.append(f"{number:>4}  {kill.target.value:<28}{kill.pid:>8}" + _cells(kill))
     if adopted := sum(kill.mode is Mode.REATTACH for kill in report.kills):
         lines.append(f"after {adopted} of {len(report.kills)} kills the new leader adopted what ran: nothing restarted")
+    if in_part := sum(kill.mode is Mode.REGION for kill in report.kills):
+        lines.append(f"after {in_part} of {len(report.kills)} kills only a part of the job restarted")
     if len({kill.target for kill in report.kills}) > 1:
         lines += _by_target(report)
     elif len(report.kills) > 1:
@@ -56,7 +59,8 @@ def render(report: Report) -> str:
 
 def _by_target(report: Report) -> list[str]:
     """To the first record, and to the first checkpoint: p50, p90, p99 and the worst."""
-    head = f"{'struck':<28}{'kills':>6}{'adopted':>9}{'first record p50/p90/p99/worst':>40}{'first checkpoint':>32}"
+    head = f"{'struck':<28}{'kills':>6}{'adopted':>9}{'in part':>9}"
+    head += f"{'first record p50/p90/p99/worst':>40}{'first checkpoint':>32}"
     return ["", head, *(_row(row) for row in by_target(report.kills))]
 
 
@@ -65,7 +69,7 @@ def _row(row: Consequences) -> str:
         f"{spread.p50:.0f} / {spread.p90:.0f} / {spread.p99:.0f} / {spread.worst:.0f}" if spread else "-"
         for spread in (row.interruption, row.commit)
     )
-    return f"{row.target.value:<28}{len(row.kills):>6}{row.adopted:>9}{first:>40}{commit:>32}"
+    return f"{row.target.value:<28}{len(row.kills):>6}{row.adopted:>9}{row.in_part:>9}{first:>40}{commit:>32}"
 
 
 def _cells(kill: Kill) -> str:

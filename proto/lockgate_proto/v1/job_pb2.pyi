@@ -463,18 +463,20 @@ class EdgeView(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., partitioning: _Optional[_Union[_graph_pb2.Partitioning, str]] = ..., side_output: _Optional[str] = ...) -> None: ...
 
 class SubtaskStatusView(_message.Message):
-    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state", "load")
+    __slots__ = ("vertex_id", "subtask", "task_manager_id", "state", "load", "attempt")
     VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     vertex_id: str
     subtask: int
     task_manager_id: str
     state: str
     load: _load_pb2.SubtaskLoad
-    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...
+    attempt: int
+    def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., state: _Optional[str] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class StorageTrouble(_message.Message):
     __slots__ = ("since_unix_ms", "reason")

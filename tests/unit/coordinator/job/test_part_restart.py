@@ -100,6 +100,11 @@ def test_only_what_is_lost_is_deployed_and_nothing_is_cancelled() -> None:
     assert request(driver) == effects.RequestSlots(2, 2, ("tm-a", ""), keeps=(0,))
     assert driver.offer(2, NEW).record.slot_attempts == (1, 2)
     driver.give(events.AttemptPersisted(2))
+    views = driver.master.status().subtasks
+    assert {(view.vertex_id, view.subtask, view.attempt) for view in views} == {
+        *((*key, 1) for key in SURVIVORS),
+        *((*key, 2) for key in LOST),
+    }
     ((name, deploy),) = driver.sent(Deploy)
     assert (name, deploy.attempt, deploy.beside) == ("tm-c", attempt(2), ())
     assert {key for key, place in places(deploy).items() if place} == set(LOST)

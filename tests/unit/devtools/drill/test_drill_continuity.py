@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lockgate_devtools.drill.continuity import is_measured, measured
 from lockgate_devtools.drill.model import Kill, Mode, Target
@@ -15,8 +16,19 @@ BEFORE = Before(KILL_US, token=7, attempt=3)
 RATE = 8  # records a millisecond
 
 
-def at(ms: float, read: int, *, token: int = 7, attempt: int = 3, again: int = 0, subtasks: int = 6) -> Sample:
-    return Sample(KILL_US + round(ms * 1000), token, attempt, subtasks, read, read, again)
+def at(
+    ms: float,
+    read: int,
+    *,
+    token: int = 7,
+    attempt: int = 3,
+    again: int = 0,
+    subtasks: int = 6,
+    begun: tuple[tuple[int, int], ...] = (),
+) -> Sample:
+    """begun: empty: all of them in this attempt."""
+    begun = begun or (((attempt, subtasks),) if subtasks else ())
+    return Sample(KILL_US + round(ms * 1000), token, attempt, subtasks, read, read, again, begun)
 
 
 def steady(until_ms: int = 0) -> list[Sample]:
@@ -56,6 +68,36 @@ def test_every_attempt_that_follows_counts() -> None:
     assert cost(samples, target=Target.TASKMANAGER).restarted_subtasks == 12
 
 
+def test_only_what_began_again_counts_where_the_others_run_on() -> None:
+    """Two attempts: the first one of a part of two subtasks, the second one of a part of four."""
+    samples = [
+        *steady(),
+        at(100, 99_000, begun=((3, 6),)),  # those that are lost are still listed
+        at(200, 99_000, attempt=4, begun=((3, 4), (4, 2))),
+        at(400, 99_000, attempt=5, begun=((3, 2), (5, 4))),
+    ]
+    kill = cost(samples[:-1], target=Target.TASKMANAGER)
+    assert (kill.restarted_subtasks, kill.mode) == (2, Mode.REGION)
+    kill = cost(samples, target=Target.TASKMANAGER)
+    assert (kill.restarted_subtasks, kill.mode) == (6, Mode.REGION)
+
+
+def test_where_all_follows_a_part_nothing_has_run_on() -> None:
+    part, whole = at(200, 99_000, attempt=4, begun=((3, 4), (4, 2))), at(400, 99_000, attempt=5)
+    kill = cost([*steady(), part, whole], target=Target.TASKMANAGER)
+    assert (kill.restarted_subtasks, kill.mode) == (8, Mode.RESTART)
+
+
+def test_an_attempt_that_no_status_has_shown_counts_as_all_subtasks() -> None:
+    kill = cost([*steady(), at(400, 99_000, attempt=5, begun=((3, 4), (5, 2)))], target=Target.TASKMANAGER)
+    assert kill.restarted_subtasks == 8
+
+
+def test_a_job_that_restarts_nothing_has_no_region() -> None:
+    later = [at(ms, 100_000 + RATE * ms) for ms in range(150, 1400, 200)]
+    assert cost([*steady(), *later], None, Target.STANDBY).mode is None
+
+
 def test_what_the_same_leader_counted_before_is_not_of_this_kill() -> None:
     before = [at(ms, 100_000 + RATE * ms, again=700) for ms in range(-2000, 0, 200)]
     assert cost([*before, at(1200, 100_000, attempt=4, again=900)], target=Target.TASKMANAGER).records_read_again == 200
@@ -83,5 +125,7 @@ def test_output_that_the_dead_leader_knew_of_is_not_the_first_record() -> None:
 def test_a_sample_has_the_numbers_of_the_status() -> None:
     views = (SubtaskStatusView("read", 0), SubtaskStatusView("read", 1))
     status = JobStatus("k", attempt=2, token=5, subtasks=views, records_read=9, records_written=4, records_read_again=3)
-    assert Sample.of(status, 77) == Sample(77, 5, 2, 2, 9, 4, 3)
+    assert Sample.of(status, 77) == Sample(77, 5, 2, 2, 9, 4, 3, ((2, 2),)), "an older leader does not say when"
+    mixed = replace(status, subtasks=(replace(views[0], attempt=1), replace(views[1], attempt=2)))
+    assert Sample.of(mixed, 77).begun == ((1, 1), (2, 1))
     assert Sample.of(JobStatus("k"), 77) == Sample(77, 0, 0, 0, 0, 0, 0)

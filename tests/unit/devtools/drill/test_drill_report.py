@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from lockgate_devtools.drill.by_target import by_target
 from lockgate_devtools.drill.model import Kill, Mode, RecordCheck, Report, Target
+from lockgate_devtools.drill.page import page
 from lockgate_devtools.drill.text import describe_kill, render
 
 KILL = Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART, 6, 1200, 0.75)
@@ -61,6 +63,17 @@ def test_text_says_after_how_many_kills_nothing_was_restarted() -> None:
     assert "after 1 of 2 kills the new leader adopted what ran: nothing restarted" in text
     assert "adopted" not in render(PASS)
     assert describe_kill(adopted).endswith("first checkpoint 700 ms, nothing was restarted")
+
+
+def test_report_says_after_how_many_kills_only_a_part_restarted() -> None:
+    region = Kill(Target.TASKMANAGER, 4714, 2.5, mode=Mode.REGION, restarted_subtasks=2)
+    report = Report(5, (KILL, region), RecordCheck(300, 0, 0), 9, 1)
+    assert "after 1 of 2 kills only a part of the job restarted" in render(report)
+    assert "only a part" not in render(PASS)
+    assert describe_kill(region) == "detected 2 ms, 2 subtasks restarted and the others ran on"
+    assert region.to_json()["mode"] == "region"
+    assert [row.to_json()["in_part"] for row in by_target(report.kills)] == [0, 1]
+    assert "<td>1</td><td>0</td><td>1</td>" in page(report), "one kill, not adopted, in part"
 
 
 def test_text_says_what_a_kill_has_cost() -> None:
