@@ -851,4 +851,64 @@ MUTANTS = (
             f"{_PARTS_SIMULATED}::test_the_slot_of_a_failed_subtask_restarts_alone",
         ),
     ),
+    Mutant(
+        "part_listed_anew",
+        "restarting the whole job where a part would find its partitions anew",
+        (f"{_PART}::test_partitions_that_begin_at_their_end_are_not_found_beside_others_before_a_checkpoint_has_any",),
+    ),
+    Mutant(
+        "part_fails_twice",
+        "one failure for all that fails until a part begins again",
+        (
+            f"{_PART}::test_what_is_lost_at_the_same_time_is_one_failure_for_the_restart_strategy",
+            f"{_PART}::test_subtasks_that_fail_alike_at_the_same_time_are_one_attempt_that_has_failed_so",
+        ),
+    ),
+    Mutant(
+        "part_takes_kept_slots",
+        "giving what runs on its slots before a lost part",
+        ("tests/unit/coordinator/graph/test_slots.py::test_an_heir_where_subtasks_run_on_does_not_take_their_slots",),
+    ),
+    Mutant(
+        "part_deaf_to_lists",
+        "hearing lists of a source that runs on until a part is deployed",
+        (f"{_PART}::test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written",),
+        ("ValueError",),
+    ),
+    Mutant(
+        "part_left_running",
+        "cancelling each attempt of a job that is broken off",
+        (
+            "tests/unit/coordinator/runtime/test_broken_job.py::test_of_a_job_that_runs_in_several_attempts_each_is_cancelled_where_it_runs",
+        ),
+    ),
+    Mutant(
+        "part_started_late",
+        "that what runs on has started in an earlier attempt",
+        (f"{_PART}::test_only_what_begins_is_in_the_trace_of_the_restart",),
+    ),
+    Mutant(
+        "part_judged_by_its_past",
+        "comparing what runs on with a new part by their work from then on",
+        (f"{_PART}::test_the_work_before_a_part_restarted_says_nothing_of_how_fast_the_others_are_now",),
+    ),
+    Mutant(
+        "part_doubts_commits",
+        "knowing what was committed before a part was lost",
+        (
+            f"{_PART}::test_what_all_had_committed_is_not_in_doubt_when_the_job_is_cancelled_before_the_part_is_deployed",
+        ),
+    ),
+    Mutant(
+        "part_waits_for_ever",
+        "a limit for how long the rest runs on without a lost part",
+        (f"{_PART}::test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part_waits_for_slots",),
+    ),
+    Mutant(
+        "nothing_is_adopted",
+        "adopting nothing before the first attempt",
+        (
+            "tests/unit/coordinator/job/test_adoption.py::test_there_is_nothing_to_adopt_before_the_first_attempt_of_a_job_that_begins_from_a_savepoint",
+        ),
+    ),
 )
