@@ -33,6 +33,7 @@ from lockgate_proto.messages import (
 from tests.simulation.flow import KEY_GROUPS, SAME, Model
 
 BY_KEY = ("key",)
+FOUND_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -128,20 +129,39 @@ def looping_job(key: str, interval_ms: int = 100) -> SimulatedJob:
     return SimulatedJob(key, vertices, edges, interval_ms)
 
 
-def forward_job(key: str, interval_ms: int = 150, *, discovered: bool = True) -> SimulatedJob:
-    """Four subtasks of each vertex, and no record crosses from one slot to another: each slot can restart alone."""
-    vertices = (
-        source("source", 8, 40, 4, discovered=discovered),
+def forward_job(
+    key: str, interval_ms: int = 150, *, discovered: bool = True, poll_ms: int = 0, uneven: bool = False
+) -> SimulatedJob:
+    """Four subtasks of each vertex, and no record crosses from one slot to another: each slot can restart alone.
+
+    poll_ms: see `source`; uneven: slots 0 and 1 have another source and ledger as well.
+    """
+    vertices = [
+        source("source", 8, 40, 4, discovered=discovered, poll_ms=poll_ms),
         transform("map", 4),
         ledger("ledger", 4),
-    )
-    edges = (Edge("source", "map", Partitioning.FORWARD), Edge("map", "ledger", Partitioning.FORWARD))
-    return SimulatedJob(key, vertices, edges, interval_ms)
+    ]
+    edges = [Edge("source", "map", Partitioning.FORWARD), Edge("map", "ledger", Partitioning.FORWARD)]
+    if uneven:
+        vertices += [source("other", 3, 30, discovered=not discovered), ledger("other-ledger")]
+        edges.append(Edge("other", "other-ledger", Partitioning.FORWARD))
+    return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms)
 
 
-def source(name: str, partitions: int, rows: int, parallelism: int = 2, *, discovered: bool = False) -> Vertex:
-    """discovered: the splits are listed by a task manager (file source), not made by the leader (generator)."""
-    kind = FileSource(f"{partitions}x{rows}", FileFormat.TEXT) if discovered else GeneratorSource(partitions, rows)
+FORWARD_VERTICES = ("source", "map", "ledger")
+"""Those of `forward_job` that can only be rescaled together."""
+
+
+def source(
+    name: str, partitions: int, rows: int, parallelism: int = 2, *, discovered: bool = False, poll_ms: int = 0
+) -> Vertex:
+    """discovered: the splits are listed by a task manager (file source), not made by the leader (generator).
+
+    poll_ms: these are found by and by, at most FOUND_AT_ONCE at a time.
+    """
+    kind: FileSource | GeneratorSource = GeneratorSource(partitions, rows)
+    if discovered:
+        kind = FileSource(f"{partitions}x{rows}", FileFormat.TEXT, continuous=poll_ms > 0, poll_interval_ms=poll_ms)
     return _vertex(name, parallelism, Operator(f"{name}-read", "read", kind))
 
 

@@ -15,6 +15,7 @@ from lockgate_proto.codec import decode, encode
 from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
     FileSink,
+    FileSource,
     JobGraph,
     KeyedAggregate,
     OperatorCounters,
@@ -44,6 +45,7 @@ from lockgate_taskmanager.task.program import (
 )
 
 from tests.simulation.flow import Model, Record, input_of, key_of, owner_of, records_of, splits_of, table_of
+from tests.simulation.job import FOUND_AT_ONCE
 from tests.simulation.storage import Transaction, checksum_of
 
 if TYPE_CHECKING:
@@ -476,7 +478,10 @@ class SimulatedPrograms:
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
         vertex = next(vertex for vertex in graph.vertices if vertex.id == vertex_id)
-        return tuple(split for split in splits_of(vertex) if split.split not in known), True
+        left = [split for split in splits_of(vertex) if split.split not in known]
+        kind = vertex.operators[0].kind
+        found = left[:FOUND_AT_ONCE] if isinstance(kind, FileSource) and kind.continuous else left
+        return tuple(found), len(found) == len(left)
 
     def interrupt_user_code(self, thread: int) -> None:
         """See ProgramFactory. There is no author's code here."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import EVERY_POINT, of_today
-from tests.simulation.job import SimulatedJob, forward_job
+from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, Step, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -211,8 +211,14 @@ def part_scenario(seed: int) -> Scenario:
     if choice.random() < 0.7:
         at = choice.choice(faults)[0] + choice.uniform(-40, 600)
         faults += [(at, choice.choice(list(FAULTS))), (at + choice.uniform(0, 400), choice.choice(list(FAULTS)))]
-    orders = ordered_scenario(seed).orders if choice.random() < 0.3 else ()
-    job = forward_job("job", choice.choice((60, 150, 400)), discovered=choice.random() < 0.6)
+    orders = _part_orders(choice, faults[0][0]) if choice.random() < 0.4 else ()
+    job = forward_job(
+        "job",
+        choice.choice((60, 150, 400)),
+        discovered=choice.random() < 0.6,
+        poll_ms=choice.choice((0, 20, 120)),
+        uneven=choice.random() < 0.4,
+    )
     return Scenario(
         seed,
         coordinators=choice.choice((2, 3)),
@@ -222,7 +228,22 @@ def part_scenario(seed: int) -> Scenario:
         job=job,
         reattach=choice.random() < 0.6,
         plan=TaskPlan(repetition=choice.choice((0.0, 0.2)), quiet_after_ms=6_000),
+        mode=choice.choice((CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)),
+        at_a_time=choice.choice((1, 1, 2)),
+        replicas=choice.choice((0, 0, 1)),
     )
+
+
+def _part_orders(choice: random.Random, at_ms: float) -> tuple[tuple[float, Order], ...]:
+    """One or two, at about the time of a fault: most of them while a part restarts."""
+    wanted = (
+        Order(savepoint=True),
+        Order(choice.choice((2, 3, 4)), FORWARD_VERTICES),
+        Order(),
+        Order(drain=True),
+        Order(cancel=True),
+    )
+    return tuple((at_ms + choice.uniform(-60, 400), choice.choice(wanted)) for _ in range(choice.choice((1, 2))))
 
 
 def rivals_scenario(seed: int) -> Scenario:
