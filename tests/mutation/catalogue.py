@@ -911,4 +911,9 @@ MUTANTS = (
             "tests/unit/coordinator/job/test_adoption.py::test_there_is_nothing_to_adopt_before_the_first_attempt_of_a_job_that_begins_from_a_savepoint",
         ),
     ),
+    Mutant(
+        "part_adopts_strays",
+        "adopting nothing beside subtasks that were replaced and do not know it",
+        (f"{_PART}::test_a_new_leader_does_not_adopt_beside_a_subtask_whose_cancellation_was_lost",),
+    ),
 )

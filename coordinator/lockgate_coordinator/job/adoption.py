@@ -112,9 +112,24 @@ class Adoption:
                 return f"no task manager has reported how far {name} is"
             if found[key].phase not in _RUNS:
                 return f"{name} {_STATES.get(found[key].phase, 'is in a state that is unknown here')}"
+        if stray := self._stray(ids, places):
+            return stray
         if sum(len(split.split) for item in found.values() for split in item.assigned) > MAX_SPLIT_BYTES:
             return "its sources have been assigned too many splits"
         return "the job has another parallelism now" if len(found) != len(set(wanted)) else ""
+
+    def _stray(self, ids: Sequence[AttemptId], places: Sequence[str]) -> str:
+        """A subtask of a slot that has begun again since, beside those that run on: its cancellation has not arrived.
+
+        It would take every message to them for its own, and commit what the newer one reads again.
+        """
+        for name, attempt in sorted(set(zip(places, ids, strict=False)), key=lambda item: (item[0], item[1].attempt)):
+            progress = self._found.get(name, {}).get(attempt)
+            for item in progress.subtasks if progress is not None else ():
+                if 0 <= item.subtask < len(ids) and ids[item.subtask].attempt > attempt.attempt:
+                    what = f"{item.vertex_id}-{item.subtask} of attempt {attempt.attempt}"
+                    return f"{name} still runs {what}, which has been replaced"
+        return ""
 
     def _now(self, task_manager_id: str, attempt: AttemptId, item: SubtaskProgress) -> SubtaskProgress:
         key = SubtaskId(attempt, item.vertex_id, item.subtask)

@@ -228,14 +228,16 @@ def test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part
     assert not driver.master.is_ending, "it has failed once"
 
 
+@pytest.mark.parametrize("phase", [SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_CANCELED])
 @pytest.mark.parametrize("is_deployed", [False, True])
-def test_a_survivor_that_fails_while_the_part_is_deployed_ends_both(is_deployed: bool) -> None:
+def test_a_survivor_that_ends_while_the_part_is_deployed_ends_both(is_deployed: bool, phase: SubtaskPhase) -> None:
+    """SUBTASK_CANCELED: a task manager that knows of no parts cancels all of the attempt, or replaces it."""
     driver = running()
     lose(driver)
     driver.offer(request(driver).request, NEW)
     if is_deployed:
         driver.give(events.AttemptPersisted(2))
-    driver.report(SubtaskPhase.SUBTASK_FAILED, ("count", 0), 1)
+    driver.report(phase, ("count", 0), 1)
     wanted = [("tm-a", attempt(1)), ("tm-c", attempt(2))][: 1 + is_deployed]
     assert [(name, body.attempt) for name, body in driver.sent(CancelAttempt)] == wanted
     driver.deploy(request(driver).request, NEW)
@@ -481,6 +483,30 @@ def test_a_new_leader_adopts_subtasks_that_began_in_several_attempts() -> None:
     )
     driver.give(events.AttemptPersisted(2))
     assert (driver.state, driver.sent(Deploy)) == (JobState.RUNNING, [])
+
+
+def test_a_new_leader_does_not_adopt_beside_a_subtask_whose_cancellation_was_lost() -> None:
+    """It would hear what is meant for those that began with it, and commit what the newer one reads again."""
+    driver = Driver(REATTACH)
+    driver.give(events.StillRunning("tm-a", attempt(1), progress((*SURVIVORS, ("count", 1)), 1)))
+    driver.give(events.StillRunning("tm-c", attempt(2), progress(LOST, 2)))
+    wanted = driver.recover(attempt=RECORD)
+    driver.deploy(wanted.request, NEW)
+    assert driver.emitted(JobEventKind.ATTEMPT_NOT_ADOPTED) == [
+        "another attempt begins: tm-a still runs count-1 of attempt 1, which has been replaced"
+    ]
+    assert {name: deploy.beside for name, deploy in driver.sent(Deploy)} == {"tm-a": (), "tm-c": ()}
+
+
+def test_a_new_leader_adopts_although_a_task_manager_that_was_lost_is_back_with_what_was_replaced() -> None:
+    driver = Driver(REATTACH)
+    driver.give(events.StillRunning("tm-a", attempt(1), progress(SURVIVORS, 1)))
+    driver.give(events.StillRunning("tm-b", attempt(1), progress(LOST, 1)))
+    driver.give(events.StillRunning("tm-c", attempt(2), progress(LOST, 2)))
+    wanted = driver.recover(attempt=RECORD)
+    driver.offer(wanted.request, NEW)
+    driver.give(events.AttemptPersisted(2))
+    assert (driver.state, driver.emitted(JobEventKind.ATTEMPT_NOT_ADOPTED)) == (JobState.RUNNING, [])
 
 
 def test_a_new_leader_that_cannot_adopt_them_cancels_each_where_it_ran() -> None:

@@ -29,7 +29,9 @@ from lockgate_proto.messages import (
     Participant,
     SplitState,
     SubtaskId,
+    SubtaskPhase,
     SubtaskReport,
+    TriggerCheckpoint,
     Vertex,
 )
 from lockgate_taskmanager.exchange.fencing import TokenFence
@@ -198,6 +200,65 @@ def test_some_slots_of_an_attempt_end_and_the_others_run_on(manager: TestingTask
     assert ([item.subtask for item in progress.subtasks], manager.gone(), manager.running()) == ([0], [], [1])
     manager.cancel(1)
     manager.wait_gone(1)
+
+
+class Hanging(IdleSource):
+    """Its first poll is in the author's code, which nothing interrupts, until it is released."""
+
+    def __init__(self, attempt: int, opened: Callable[[], None], released: threading.Event) -> None:
+        super().__init__(attempt, opened)
+        self.polled, self.frozen = threading.Event(), threading.Event()
+        self._released = released
+
+    def poll(self) -> Idle:
+        self.polled.set()
+        assert self._released.wait(WAIT_S)
+        return Idle(1)
+
+    def snapshot(self, *_: object) -> None:
+        self.frozen.set()
+        raise RuntimeError("there is nothing to keep")
+
+
+class HangingTaskManager(TestingTaskManager):
+    """All its programs hang; kept by attempt and subtask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.of: dict[tuple[int, int], Hanging] = {}
+
+    def build(self, context: ProgramContext) -> Any:
+        assert context.subtask.attempt is not None
+        program = Hanging(context.subtask.attempt.attempt, self._note_open, self.released)
+        self.of[program.attempt, context.subtask.subtask] = program
+        return program
+
+
+def test_what_hangs_in_a_cancelled_slot_takes_part_in_no_checkpoint_of_what_runs_on() -> None:
+    """It would commit what a newer subtask reads again: each message to the attempt comes to it, too."""
+    manager, attempt, here = HangingTaskManager(), AttemptId("job", "run", 1), Participant("tm", "unused:1")
+    wide = replace(GRAPH, vertices=(replace(GRAPH.vertices[0], parallelism=2),))
+    manager.deployments.handle(Deploy(attempt, layout=layout(wide, here, here)))
+    manager.wait_open(2)
+    assert all(program.polled.wait(WAIT_S) for program in manager.of.values())
+    manager.deployments.handle(CancelAttempt(attempt, "test", slots=(1,)))
+    part = replace(attempt, attempt=2)
+    manager.deployments.handle(Deploy(part, layout=layout(wide, Participant(), here), beside=(1,)))
+    manager.wait_open(3)
+    for known in (attempt, part):
+        manager.deployments.handle(TriggerCheckpoint(known, 7))
+    manager.released.set()
+    assert manager.of[1, 0].frozen.wait(WAIT_S)
+    assert manager.of[2, 1].frozen.wait(WAIT_S)
+    assert manager.deployments.stop(WAIT_S)
+    assert not manager.of[1, 1].frozen.is_set()
+    ends = [
+        body.phase
+        for body in manager.reports
+        if isinstance(body, SubtaskReport) and body.subtask == SubtaskId(attempt, "read", 1)
+    ]
+    assert ends[-1] is SubtaskPhase.SUBTASK_CANCELED
 
 
 def test_an_attempt_with_something_that_this_version_does_not_know_is_refused(manager: TestingTaskManager) -> None:
