@@ -9,12 +9,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from lockgate_proto.messages import JobEventKind
 
 from lockgate import Job
 from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import generated
+from tests.kafka_broker import PARTITIONS as TOPIC_PARTITIONS
+from tests.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.chaos
 
@@ -88,3 +91,39 @@ def test_the_slot_of_a_failed_subtask_restarts_alone(testing: TestingCluster) ->
         assert (job.status.attempt, job.status.restarts) == (2, 1)
     expected = Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
     assert written(folder / "out") == expected
+
+
+def test_a_part_goes_on_from_kafka_to_delta_with_copies_of_its_state(
+    testing: TestingCluster, kafka: KafkaBroker
+) -> None:
+    """Records come before the death, between death and restart, and afterwards."""
+    topic, table, sent = kafka.topic(), testing.make_folder("kafka-part") / "table", 0
+
+    def send() -> None:
+        nonlocal sent
+        for partition in range(TOPIC_PARTITIONS):
+            kafka.produce(topic, [(None, b"%d" % number) for number in range(sent, sent + 200)], partition)
+            sent += 200
+
+    def found() -> Counter[int]:
+        if not DeltaTable.is_deltatable(str(table)):
+            return Counter()
+        return Counter(DeltaTable(table).to_pyarrow_table().column("number").to_pylist())
+
+    options = {"parallelism": 2, "checkpoint_interval_ms": 300, "standby_replicas": 1}
+    made = Job("kafka-part", checkpoint_mode="unaligned", **options)
+    rows = made.read_kafka(kafka.servers, topic, new_partitions_every_ms=500)
+    rows.sql("SELECT CAST(CAST(value AS STRING) AS BIGINT) AS number FROM input").write_delta(table)
+    with WatchedJob(testing, made.key, made.graph()) as job:
+        send()
+        testing.wait_until(lambda: len(found()) == sent, "the first records are in the table")
+        (number,) = {subtask.task_manager_id for subtask in job.status.subtasks if subtask.subtask == 1}
+        testing.cluster.kill("taskmanager", int(number.rpartition("-")[2]))
+        send()
+        job.wait_checkpoints(1, attempt=2)
+        send()
+        testing.wait_until(lambda: len(found()) == sent, "all records are in the table")
+        job.drain()
+        extent = [event.text for event in job.events if event.kind is JobEventKind.RESTART_EXTENT]
+        assert [text.startswith("only ") for text in extent] == [True]
+    assert found() == Counter(range(sent))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from lockgate_proto.messages import CheckpointMode
 
 from tests.share import SHARE
-from tests.simulation.job import SimulatedJob, forward_job
+from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job
+from tests.simulation.orders import Order
 from tests.simulation.scenarios import part_scenario, quiet_scenario
 from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -72,6 +74,44 @@ def test_a_new_leader_adopts_a_job_of_which_a_part_was_restarted(at_ms: int, fau
 def test_a_leader_may_die_while_a_part_restarts(at_ms: int) -> None:
     found = outcome((400.0, "kill_task_manager"), (at_ms, "kill_leader"), reattach=True)
     assert found.ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("after_ms", [0, 40, 80, 250])
+def test_another_task_manager_may_die_while_a_part_restarts(after_ms: int) -> None:
+    faults = ((500.0, "kill_task_manager"), (500.0 + after_ms, "kill_task_manager"))
+    assert outcome(*faults, job=forward_job("job", uneven=True), task_managers=4).ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("after_ms", [0, 60, 250])
+@pytest.mark.parametrize(
+    ("order", "end"),
+    [
+        (Order(savepoint=True), "FINISHED"),
+        (Order(3, FORWARD_VERTICES), "FINISHED"),
+        (Order(), "FINISHED"),
+        (Order(drain=True), "FINISHED"),
+        (Order(cancel=True), "CANCELED"),
+    ],
+)
+def test_an_order_that_comes_while_a_part_restarts_is_carried_out(order: Order, end: str, after_ms: int) -> None:
+    """The oracle knows what was answered: an acknowledged savepoint, shape or end is there afterwards."""
+    assert outcome((500.0, "kill_task_manager"), orders=((500.0 + after_ms, order),)).ended == (end,)
+
+
+@pytest.mark.parametrize("poll_ms", [20, 120])
+@pytest.mark.parametrize("at_ms", [430, 520, 640, 760])
+def test_splits_that_are_found_by_and_by_are_each_read_once(at_ms: int, poll_ms: int) -> None:
+    job = forward_job("job", poll_ms=poll_ms, uneven=True)
+    found = outcome((at_ms, "kill_task_manager"), job=job)
+    assert (found.attempts, found.ended) == (2, ("FINISHED",))
+    assert min(begun(found)) == 1
+
+
+@pytest.mark.parametrize("at_ms", [450, 560])
+def test_barriers_that_overtake_records_and_copies_of_state_leave_a_part_a_part(at_ms: int) -> None:
+    mode = CheckpointMode.UNALIGNED
+    found = outcome((at_ms, "kill_task_manager"), mode=mode, at_a_time=2, replicas=1)
+    assert (found.attempts, found.ended, min(begun(found))) == (2, ("FINISHED",), 1)
 
 
 @pytest.mark.parametrize("seed", range(max(1, SEEDS // SHARE)))
