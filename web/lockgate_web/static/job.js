@@ -117,7 +117,7 @@ function headOf(model) {
       tile("Attempt", String(status.attempt), `${status.restarts} ${status.restarts === 1 ? "restart" : "restarts"}`),
       tile("Last checkpoint", last ? `${last.id}` : "none yet",
         last ? `${size(last.size_bytes)} in ${millis(last.duration_ms)}, ${ago(last.triggered_unix_ms)}` : words(status.checkpoints.mode),
-        `${status.checkpoints.completed} completed, ${status.checkpoints.aborted} aborted`),
+        `${status.checkpoints.completed} completed, ${status.checkpoints.aborted} aborted under this leader`),
       status.standby_copies ? standbyTile(status.standby_copies) : null,
       tile("Leader", `token ${status.token}`, status.leader),
       tile("Submitted", ago(status.submitted_unix_ms), moment(status.submitted_unix_ms), status.ended_unix_ms ? `ended ${moment(status.ended_unix_ms)}` : "")),
