@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     Partitioning,
     PythonTransform,
     SqlTransform,
+    TriggeredWindow,
     Window,
 )
 
@@ -429,6 +430,8 @@ class KeyedStream(Stream):
 
     def _aggregation(self, aggregates: Mapping[str, AggregateExpression], window: Window | None) -> KeyedAggregate:
         taken = self._keys if window is None else (*self._keys, "window_start", "window_end")
+        if window is not None and isinstance(window.kind, TriggeredWindow):
+            taken = (*taken, "is_early")
         if not aggregates:
             raise PipelineError("aggregate() needs at least one aggregate, such as aggregate(n=count())")
         listed = []

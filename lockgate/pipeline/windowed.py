@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from lockgate_proto.messages import KeyedAggregate, SessionWindow, Window, WindowProcess
+from lockgate_proto.messages import KeyedAggregate, SessionWindow, TriggeredWindow, Window, WindowProcess
 
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
@@ -13,7 +13,7 @@ from lockgate.pipeline.functions import AggregateExpression
 from lockgate.pipeline.habits import Hinting
 from lockgate.pipeline.pickled import describe, pickled
 from lockgate.pipeline.processing import Rows
-from lockgate.pipeline.windows import TimeWindow
+from lockgate.pipeline.windows import Duration, TimeWindow, triggered
 
 Results = TypeVar("Results")  # the stream of results, which is made of streams itself
 WindowFunction = Callable[[Any, TimeWindow, list[dict[str, Any]]], Rows]
@@ -37,6 +37,25 @@ class WindowedStream(Hinting, Generic[Results]):
         """Emits (keys, window_start, window_end, aggregates) once its time has passed the end of a window."""
         return self._results("aggregate", self._aggregation(aggregates, self._window))
 
+    def trigger(
+        self, *, every_count: int | None = None, every: Duration | None = None, purge: bool = False
+    ) -> WindowedStream[Results]:
+        """Also emits results early, before event time has passed the end of a window.
+
+        >>> from lockgate import count, tumbling
+        >>> windows = clicks.key_by("user").window(tumbling("1 hour"))
+        >>> windows.trigger(every_count=1000, every="10 seconds").aggregate(n=count())
+
+        every_count: when at least so many records of a key have come into the window since it last fired; every: this
+        often, by the wall clock, if there are new records. purge: each result, the final one too, holds only the
+        records since the one before; by default all so far. The results have a column `is_early` (BOOLEAN) behind
+        `window_end`, false for the one final result of each key and window. For aggregates of tumbling windows of event
+        time. See docs/event-time.md. Raises PipelineError.
+        """
+        return WindowedStream(
+            self._keys, triggered(self._window, every_count, every, purge), self._aggregation, self._results
+        )
+
     def process(self, function: WindowFunction, *, schema: Any) -> Results:
         """Calls a function with all records of a key and window, once event time has passed its end.
 
@@ -55,6 +74,10 @@ class WindowedStream(Hinting, Generic[Results]):
         return self._results("process", WindowProcess(self._keys, self._window, data, describe(function), ddl))
 
     def _require_whole_contents(self) -> None:
+        if isinstance(self._window.kind, TriggeredWindow):
+            raise PipelineError(
+                "process() calls its function once for each window, so leave trigger() out; aggregate() can fire early"
+            )
         if isinstance(self._window.kind, SessionWindow):
             raise PipelineError(
                 "process() of session windows is not possible, because a record may join two of them: use aggregate(), "

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from lockgate_proto.messages import CumulatingWindow, SessionWindow, SlidingWindow, TumblingWindow
+from lockgate_proto.messages import (
+    CumulatingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TriggeredWindow,
+    TumblingWindow,
+    Window,
+)
 
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
 
 Duration = str | int
+_NAMES = {SlidingWindow: "sliding", CumulatingWindow: "cumulating", SessionWindow: "session"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,28 @@ def session(gap: Duration) -> WindowExpression:
     A window lasts from its first record to `gap` after the last. Times are given as for `tumbling`.
     """
     return WindowExpression(SessionWindow(checks.duration("session", "gap", gap, 1)))
+
+
+def triggered(window: Window, every_count: Any, every: Any, purge: Any) -> Window:
+    """Windows that also fire early. Raises PipelineError."""
+    kind = window.kind
+    if isinstance(kind, TriggeredWindow):
+        raise PipelineError("trigger() is given once: trigger(every_count=1000, every='10 seconds') fires on either")
+    if not isinstance(kind, TumblingWindow) or window.processing_time:
+        name = _NAMES.get(type(kind), "") if not window.processing_time else 'time="processing"'
+        raise PipelineError(f"trigger() is for tumbling windows of event time, and not for {name} windows")
+    if every_count is None and every is None:
+        raise PipelineError("trigger() would never fire: give it every_count=1000, every='10 seconds', or both")
+    if not isinstance(purge, bool):
+        raise PipelineError(f"trigger(): purge must be True or False, not {purge!r}")
+    if purge and window.allowed_lateness_ms:
+        raise PipelineError(
+            "trigger(purge=True) keeps no result that a late record could change, so leave allowed_lateness= out of "
+            "window()"
+        )
+    count = 0 if every_count is None else checks.whole("trigger()", "every_count", every_count, 1)
+    every_ms = 0 if every is None else checks.duration("trigger", "every", every, 1)
+    return replace(window, kind=TriggeredWindow(kind.size_ms, kind.offset_ms, count, every_ms, purge))
 
 
 def _offset(method: str, offset: Duration, period_ms: int) -> int:

@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     PythonSink,
     SqlSink,
     SqlWriteMode,
+    TriggeredWindow,
     Window,
 )
 
@@ -182,12 +183,21 @@ class Writable(Tunable):
     def _keys_of_aggregate(self) -> tuple[str, ...]:
         for input_ in self._inputs:
             if isinstance(input_.node.kind, KeyedAggregate):
+                _require_whole_results(input_.node.kind.window)
                 return (*input_.node.kind.keys, *_names_of(input_.node.kind.window))
             if isinstance(input_.node.kind, CountWindow) and input_.node.kind.aggregates:
                 return (*input_.node.kind.keys, "window_end")
         raise PipelineError(
             'write_sql() needs key=: the columns that make a row unique, such as key="word"; '
             'or mode="append", which inserts every row'
+        )
+
+
+def _require_whole_results(window: Window | None) -> None:
+    if window is not None and isinstance(window.kind, TriggeredWindow) and window.kind.purge:
+        raise PipelineError(
+            'write_sql() needs mode="append" behind trigger(purge=True): each result holds other records of its '
+            "window, so none replaces the one before"
         )
 
 

@@ -512,10 +512,25 @@ class SessionWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class TriggeredWindow:
+    """Tumbling windows whose results so far are emitted early, before the final one. A kind of its own, so that a task manager that does not know triggers refuses it. By event time, in a KeyedAggregate only. Its results have a BOOLEAN column `is_early` behind `window_end`."""
+
+    size_ms: int = 0
+    offset_ms: int = 0
+    # Fires early when at least so many records have come into the window of a key since it last fired; 0: not by
+    # number.
+    every_count: int = 0
+    # Fires early this often, by the clock of the task manager, if there are new records; 0: not by time.
+    every_ms: int = 0
+    # Each result, the final one too, holds only the records since the one before. Not with allowed_lateness_ms.
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """How a keyed aggregate or a function of windows groups records by time."""
 
-    kind: TumblingWindow | SlidingWindow | SessionWindow | CumulatingWindow | None = None
+    kind: TumblingWindow | SlidingWindow | SessionWindow | CumulatingWindow | TriggeredWindow | None = None
     # SQL expression over the input: TIMESTAMP, or integer milliseconds since 1970. Empty with processing_time.
     event_time: str = ""
     # How long a fired window is kept; it fires again when a late record arrives in that time. 0 with processing_time.

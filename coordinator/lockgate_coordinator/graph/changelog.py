@@ -1,6 +1,7 @@
 """Changelogs, which emit the new value of a key each time it changes, and operators that would add these values up.
 
-A keyed aggregate emits the value so far again and again, and so do windows that late records change. An operator that
+A keyed aggregate emits the value so far again and again, and so do windows that late records change or a trigger fires
+early without purging. An operator that
 replaces by key (an upsert, a maximum of growing values) handles such a stream correctly. A count, a sum or an average
 includes every intermediate value, and their number depends on where micro-batches end.
 """
@@ -19,6 +20,7 @@ from lockgate_proto.messages import (
     PythonTransform,
     RecordFunction,
     SqlTransform,
+    TriggeredWindow,
     Vertex,
 )
 
@@ -61,7 +63,12 @@ def _head(vertex: Vertex) -> Operator | None:
 
 def _is_changelog(operator: Operator) -> bool:
     kind = operator.kind
-    return isinstance(kind, KeyedAggregate) and (kind.window is None or kind.window.allowed_lateness_ms > 0)
+    if not isinstance(kind, KeyedAggregate):
+        return False
+    window = kind.window
+    if window is None or window.allowed_lateness_ms > 0:
+        return True
+    return isinstance(window.kind, TriggeredWindow) and not window.kind.purge
 
 
 def _adds(operator: Operator) -> bool:

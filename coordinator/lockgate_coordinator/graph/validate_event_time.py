@@ -18,7 +18,7 @@ from lockgate_proto.messages import (
     Partitioning,
     SessionWindow,
     SlidingWindow,
-    TumblingWindow,
+    TriggeredWindow,
     Vertex,
     Window,
     WindowProcess,
@@ -27,6 +27,7 @@ from lockgate_proto.operators import is_source, kind_of
 from lockgate_proto.reserved import is_reserved
 
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS
+from lockgate_coordinator.graph.validate_trigger import trigger_problems
 
 MAX_PANES = 10_000
 MAX_STEPS = 1_500
@@ -82,8 +83,12 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
         yield "has a window but no event time: name the column, or give an SQL expression."
     if not 0 <= window.allowed_lateness_ms <= MAX_DURATION_MS:
         yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: it must be between 0 and {MAX_DURATION_MS}."
+    taken: tuple[str, ...] = ("window_start", "window_end")
+    if isinstance(window.kind, TriggeredWindow):
+        yield from trigger_problems(window, window.kind)
+        taken = (*taken, "is_early")
     for name in (*aggregate.keys, *(column.output for column in aggregate.aggregates)):
-        if name.casefold() in ("window_start", "window_end"):
+        if name.casefold() in taken:
             yield f"has a key or result named '{name}', which is a column of every window: choose another name."
 
 
@@ -97,6 +102,12 @@ def contents_problems(process: WindowProcess) -> Iterator[str]:
         yield (
             "calls a function for session windows, which is not possible, because a record may join two of them: "
             "aggregate sessions, or use a process function with a timer."
+        )
+        return
+    if isinstance(window.kind, TriggeredWindow):
+        yield (
+            "calls a function for windows with a trigger, which is not possible, because a function is called once for "
+            "each window: leave the trigger out, or aggregate."
         )
         return
     yield from _shape_problems(window)
@@ -138,7 +149,7 @@ def _shape_problems(window: Window) -> Iterator[str]:
             f"has a window of {kind.size_ms} ms every {slide} ms, which would consist of more than {MAX_PANES} pieces: "
             "make the slide longer, preferably a divisor of the size."
         )
-    if not 0 <= kind.offset_ms < (kind.size_ms if isinstance(kind, TumblingWindow) else slide):
+    if not 0 <= kind.offset_ms < (slide if isinstance(kind, SlidingWindow) else kind.size_ms):
         yield f"has a window with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the period."
 
 

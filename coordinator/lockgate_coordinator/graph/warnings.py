@@ -136,7 +136,8 @@ def _added_twice(graph: JobGraph) -> tuple[str, ...]:
     return tuple(
         f"'{adding}' aggregates the output of '{source}', which emits the new value of a key at each change: values "
         f"that later ones replace are added as well, so the totals are too high. Aggregate the records themselves by "
-        f"the keys of '{adding}', or give '{source}' a window without allowed lateness, whose results are final."
+        f"the keys of '{adding}', or give '{source}' a window without allowed lateness, and with a trigger only if "
+        f"it purges."
         for adding, source in added_up(graph)
     )
 

@@ -33,12 +33,15 @@ from lockgate_taskmanager.state.rows.row_store import RowSpec, RowStore
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StateSpec, StoreSpec
 from lockgate_taskmanager.state.store import KeyedStore
+from lockgate_taskmanager.state.windows.early_windows import EarlyWindows
 from lockgate_taskmanager.state.windows.late_clock import LateClock
 from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema
 from lockgate_taskmanager.state.windows.session_database import SessionDatabase
 from lockgate_taskmanager.state.windows.session_state import SessionState
+from lockgate_taskmanager.state.windows.triggered_database import TriggeredDatabase
+from lockgate_taskmanager.state.windows.triggered_state import TriggeredState
 from lockgate_taskmanager.task.program import StateUnreadable
 
 KEYED_KINDS = frozenset({StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE})
@@ -124,6 +127,8 @@ def _classes(spec: StateSpec) -> tuple[Any, Any]:
     assert isinstance(spec, StoreSpec)
     if spec.aggregation.window is None:
         return KeyedState, AggregateDatabase
+    if spec.trigger is not None:
+        return TriggeredState, TriggeredDatabase
     return (SessionState, SessionDatabase) if spec.is_session else (PaneState, PaneDatabase)
 
 
@@ -136,18 +141,23 @@ class AggregateStores:
 
     def fresh(self, schema: pa.Schema) -> KeyedStore:
         if not self._is_by_clock:
-            return self.factory.fresh(self.spec, schema)
+            return self._early(self.factory.fresh(self.spec, schema))
         timed = timed_schema(self.spec.aggregation, schema)
         return self._by_clock(self.factory.fresh(self.spec, timed))
 
     def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
         store = self.factory.restored(self.spec, states, checkpoint_id)
-        return self._by_clock(store) if self._is_by_clock else store
+        return self._by_clock(store) if self._is_by_clock else self._early(store)
 
     @property
     def _is_by_clock(self) -> bool:
         window = self.spec.aggregation.window
         return window is not None and window.processing_time
+
+    def _early(self, windows: Any) -> KeyedStore:
+        """Firing early by the clock, if they are to."""
+        every_ms = self.spec.trigger.every_ms if self.spec.trigger is not None else 0
+        return EarlyWindows(every_ms, windows) if every_ms else windows
 
     def _by_clock(self, windows: Any) -> ProcessingWindows:
         return ProcessingWindows(self.spec.aggregation, windows, LateClock(self.spec.operator_id))

@@ -23,6 +23,8 @@ EVENT_MICROS = "__lockgate_micros"  # the same, of rows of a join, as exactly as
 FIRST_TIME, LAST_TIME = "__first", "__last"  # of a session
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+IS_EARLY = "is_early"  # result of a window with a trigger that is not the final one
+PENDING = "__pending"  # records of a window with a trigger since it last fired
 
 
 class Fold(Enum):
@@ -55,6 +57,12 @@ def with_bounds(operator: KeyedAggregate) -> KeyedAggregate:
     first = Aggregate(FIRST_TIME, AggregateFunction.MIN, EVENT_TIME)
     last = Aggregate(LAST_TIME, AggregateFunction.MAX, EVENT_TIME)
     return replace(operator, aggregates=(*operator.aggregates, first, last))
+
+
+def with_pending(operator: KeyedAggregate) -> KeyedAggregate:
+    """The operator with one more aggregate: the number of records since the last firing, which triggers need."""
+    pending = Aggregate(PENDING, AggregateFunction.COUNT)
+    return replace(operator, aggregates=(*operator.aggregates, pending))
 
 
 _FOLDS: dict[AggregateFunction, tuple[Fold, ...]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, SessionWindow, StateHandle
+from lockgate_proto.messages import KeyedAggregate, SessionWindow, StateHandle, TriggeredWindow
 
 from lockgate_taskmanager.state.about import About, Ahead
 from lockgate_taskmanager.state.event_clock import EventClock
@@ -95,6 +95,12 @@ class StoreSpec(StateSpec):
         """Whether the windows are sessions."""
         window = self.aggregation.window
         return window is not None and isinstance(window.kind, SessionWindow)
+
+    @property
+    def trigger(self) -> TriggeredWindow | None:
+        """The windows, if they also fire early."""
+        kind = None if self.aggregation.window is None else self.aggregation.window.kind
+        return kind if isinstance(kind, TriggeredWindow) else None
 
     @property
     def signature(self) -> str:

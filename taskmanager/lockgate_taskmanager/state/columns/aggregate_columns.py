@@ -89,6 +89,16 @@ class AggregateColumns:
             self._fold_distinct(rows[here], [column.take(others[here]) for column in self._columns])
             pending = np.delete(pending, first)
 
+    def reset(self, rows: Array, output: str = "") -> None:
+        """Makes `rows` as they were before the first fold; only in one aggregate, if it is named."""
+        for part, column in zip(self._parts, self._columns, strict=True):
+            if output in ("", self._operator.aggregates[part.aggregate].output):
+                column.reset(rows)
+
+    def pending_of(self, rows: Array) -> Array:
+        """With `layout.with_pending`: the records in each of `rows` since it last fired."""
+        return self._columns[-1].take(rows).to_numpy(zero_copy_only=False)
+
     @property
     def bounds(self) -> tuple[str, str]:
         """With `layout.with_bounds`: the columns of the partial that hold the first and the last time."""

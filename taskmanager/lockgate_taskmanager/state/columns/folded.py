@@ -87,6 +87,13 @@ class Column:
         self._values[rows] = folded if had.all() or not had.any() else np.where(had, folded, values)
         self._known[rows] = True
 
+    def reset(self, rows: Array) -> None:
+        """Makes the values of `rows` those of new ones."""
+        self._own()
+        self._values[rows] = self._form.zero
+        if self._known is not None:
+            self._known[rows] = False
+
     def take(self, rows: Array) -> pa.Array:
         """The values of `rows`."""
         return self._form.write(self._values[rows], None if self._known is None else ~self._known[rows])

@@ -19,7 +19,8 @@ some key groups had come further than the watermark, `lockgate.ahead` (JSON list
 behind the last, and how far; see `event_clock`), and `lockgate.gone` (the same of how long windows were kept: those
 that end at or before the time + 1 are not any more, whatever lateness a later run has).
 
-With tumbling and sliding windows `__pane` is the last of the key columns.
+With tumbling and sliding windows `__pane` is the last of the key columns. Windows with a trigger have a last part
+`__pending#count`, the records since the window last fired.
 
 A file of an interval join has the rows of one side instead: their columns, `__hash` and `__event_time` (int64,
 milliseconds); the partial schema is that of the rows as they come, and the times are there as with windows, of which
@@ -61,6 +62,7 @@ _FORMATS = (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT, CUT_FORMAT, CUT_INCREMENT_FOR
 DELETED = "__deleted"
 BASE = "__base"
 PAYLOAD = "__payload"  # of rows by key
+_MAY_CHANGE = frozenset({"every_count", "every_ms"})  # of a window, as stored state means the same with any
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ def signature(operator: KeyedAggregate) -> str:
     described: dict[str, Any] = {"keys": list(operator.keys), "aggregates": aggregates}
     if operator.window is not None and operator.window.kind is not None:  # how long windows are kept may change
         kind = operator.window.kind
-        described["window"] = {"kind": type(kind).__name__, **asdict(kind), "event_time": operator.window.event_time}
+        fields = {name: value for name, value in asdict(kind).items() if name not in _MAY_CHANGE}
+        described["window"] = {"kind": type(kind).__name__, **fields, "event_time": operator.window.event_time}
     return json.dumps(described)
 
 

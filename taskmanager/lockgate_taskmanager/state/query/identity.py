@@ -12,6 +12,7 @@ from lockgate_proto.messages import (
     KeyedAggregate,
     SessionWindow,
     SlidingWindow,
+    TriggeredWindow,
     TumblingWindow,
     Window,
 )
@@ -20,7 +21,8 @@ from lockgate_taskmanager.state.rows.row_store import RowSpec
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.task.program import StateUnreadable, UserError
 
-_WINDOWS = {kind.__name__: kind for kind in (TumblingWindow, SlidingWindow, CumulatingWindow, SessionWindow)}
+_KINDS = (TumblingWindow, SlidingWindow, CumulatingWindow, SessionWindow, TriggeredWindow)
+_WINDOWS = {kind.__name__: kind for kind in _KINDS}
 QuerySpec = StoreSpec | RowSpec
 
 

@@ -15,7 +15,16 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
 from lockgate_taskmanager.state.format.state_file import PAYLOAD
-from lockgate_taskmanager.state.layout import FIRST_TIME, HASH, LAST_TIME, PANE, WINDOW_END, WINDOW_START, with_bounds
+from lockgate_taskmanager.state.layout import (
+    FIRST_TIME,
+    HASH,
+    LAST_TIME,
+    PANE,
+    WINDOW_END,
+    WINDOW_START,
+    with_bounds,
+    with_pending,
+)
 from lockgate_taskmanager.state.query.identity import QuerySpec
 from lockgate_taskmanager.state.query.key_text import plain, row_json
 from lockgate_taskmanager.state.rows import deduplicate
@@ -76,7 +85,8 @@ def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
     assert not isinstance(spec, RowSpec)
     assert spec.aggregation.window is not None
     shape = shape_of(spec.aggregation.window)
-    columns = _columns(spec.aggregation, about, rows)
+    operator = with_pending(spec.aggregation) if spec.trigger else spec.aggregation
+    columns = _columns(operator, about, rows)
     ends_of = [list(shape.ends(pane)) for pane in rows.column(PANE).to_pylist()]
     ends = sorted({end for some in ends_of for end in some})
     places = {end: place for place, end in enumerate(ends)}
@@ -85,8 +95,8 @@ def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
         for row, some in enumerate(ends_of)
     ]
     total = columns.added_up(pieces, len(ends))
-    results = total.results(np.arange(len(ends)))
-    names = [field.name for field in total.fields]
+    results = total.results(np.arange(len(ends)))[: len(spec.aggregation.aggregates)]
+    names = [aggregate.output for aggregate in spec.aggregation.aggregates]
     return [
         {WINDOW_START: shape.start(end), WINDOW_END: end, **row_json(names, results, place)}
         for end, place in places.items()

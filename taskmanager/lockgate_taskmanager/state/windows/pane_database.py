@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from lockgate_proto.messages import KeyedAggregate
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.arrays import numpy_of
@@ -43,10 +44,15 @@ class PaneDatabase(HeldWindows[PaneState]):
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         assert spec.aggregation.window is not None
-        self._table = PaneTable(spec.aggregation, schema, spec.max_parallelism)
-        super().__init__(spec, schema, PaneState, self._table, folder, memory_bytes)
+        kind, operator = self._stored(spec)
+        self._table = PaneTable(operator, schema, spec.max_parallelism)
+        super().__init__(spec, schema, kind, self._table, folder, memory_bytes)
         self._shape = shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
+
+    def _stored(self, spec: StoreSpec) -> tuple[type[PaneState], KeyedAggregate]:
+        """The class of the rows in memory, and their aggregates."""
+        return PaneState, spec.aggregation
 
     def next_due_ms(self) -> int:
         """No window ends before this; NEVER when there is none."""
@@ -54,10 +60,18 @@ class PaneDatabase(HeldWindows[PaneState]):
         return NEVER if due is None else due
 
     def _put(self, working: PaneState, found: Mapping[bytes, bytes]) -> None:
+        self._write(working, found)
+
+    def _write(self, working: PaneState, found: Mapping[bytes, bytes]) -> list[bytes]:
+        """As `_put`; returns the names of the changed rows."""
+        written: list[bytes] = []
         for rows in working.freeze().batches():
-            changed = zip(*self._table.database_rows(rows), strict=True)
-            self.database.write({name: value for name, value in changed if found.get(name) != value})
+            named = zip(*self._table.database_rows(rows), strict=True)
+            changed: dict[bytes, bytes | None] = {name: value for name, value in named if found.get(name) != value}
+            self.database.write(changed)
             self._note(rows)
+            written += changed
+        return written
 
     def _fires(self, now_ms: int) -> Iterator[Portion]:
         before = self.clock.reached

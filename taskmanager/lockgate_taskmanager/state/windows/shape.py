@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from lockgate_proto.messages import CumulatingWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
+from lockgate_proto.messages import (
+    CumulatingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TriggeredWindow,
+    TumblingWindow,
+    Window,
+)
 
 from lockgate_taskmanager.task.program import UserError
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -144,7 +151,7 @@ def shape_of(window: Window) -> WindowShape:
     Raises UserError for an unknown kind.
     """
     kind = window.kind
-    if isinstance(kind, TumblingWindow):
+    if isinstance(kind, TumblingWindow | TriggeredWindow):
         return WindowShape(kind.size_ms, kind.size_ms, kind.offset_ms, window.allowed_lateness_ms)
     if isinstance(kind, SlidingWindow):
         return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms)

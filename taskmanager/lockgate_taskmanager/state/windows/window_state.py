@@ -124,4 +124,8 @@ class WindowState(AggregateState, FiringInTime):
     ) -> pa.Table:
         """Results. times: see WINDOW_FIELDS; columns, rows: where the aggregates are."""
         results = columns.results(rows)[: len(self._results)]
-        return pa.Table.from_arrays([*keys.columns, *times, *results], schema=self.schema)
+        return pa.Table.from_arrays([*keys.columns, *times, *self._marks(len(rows)), *results], schema=self.schema)
+
+    def _marks(self, count: int) -> Sequence[pa.Array]:  # noqa: ARG002
+        """Columns of `schema` between the window and the aggregates, of final results."""
+        return ()

@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
     SqlSink,
     SqlTransform,
     StateBackend,
+    TriggeredWindow,
     TumblingWindow,
     Vertex,
     Window,
@@ -178,6 +179,14 @@ def test_a_job_that_adds_up_a_changelog_is_warned_of() -> None:
     final = Window(TumblingWindow(1000), "at")
     assert warnings(two_aggregates(KeyedAggregate(("k",), (COUNT,), final), KeyedAggregate(("k",), (SUM,)))) == ()
     assert warnings(two_aggregates(KeyedAggregate(("k",), (COUNT,)), KeyedAggregate(("k",), (MAX,)))) == ()
+
+
+@pytest.mark.parametrize(("purge", "count"), [(False, 1), (True, 0)])
+def test_early_results_are_not_to_be_added_up_unless_they_are_pieces(purge: bool, count: int) -> None:
+    early = Window(TriggeredWindow(1000, every_count=5, purge=purge), "at")
+    found = warnings(two_aggregates(KeyedAggregate(("k",), (COUNT,), early), KeyedAggregate(("k",), (SUM,))))
+    assert len(found) == count
+    assert all("with a trigger only if it purges" in text for text in found)
 
 
 @pytest.mark.parametrize(

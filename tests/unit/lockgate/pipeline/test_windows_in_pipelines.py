@@ -76,6 +76,52 @@ def test_cumulating_windows_are_upserted_by_both_bounds() -> None:
     assert sink.kind.keys == ("user", "window_start", "window_end")  # type: ignore[union-attr]
 
 
+def test_a_trigger_is_part_of_the_window() -> None:
+    job = Job("clicks")
+    windows = clicks(job).key_by("user").window(tumbling("1 minute", offset="1 second"), allowed_lateness="1 s")
+    windows.trigger(every_count=1000, every="10 seconds").aggregate(n=count()).write_sql(
+        "sqlite:////tmp/x.db", "clicks"
+    )
+    aggregated, sink = job.graph().vertices[1].operators
+    wanted = m.Window(m.TriggeredWindow(60_000, 1000, 1000, 10_000), "at", 1000)
+    assert aggregated.kind.window == wanted  # type: ignore[union-attr]
+    assert sink.kind.keys == ("user", "window_start")  # type: ignore[union-attr]
+
+
+def test_pieces_of_windows_are_appended() -> None:
+    job = Job("clicks")
+    windows = clicks(job).key_by("user").window(tumbling("1 minute")).trigger(every_count=5, purge=True)
+    found = windows.aggregate(n=count())
+    with pytest.raises(PipelineError, match=r'needs mode="append" behind trigger\(purge=True\)'):
+        found.write_sql("sqlite:////tmp/x.db", "clicks")
+    found.write_sql("sqlite:////tmp/x.db", "clicks", mode="append")
+    kind = job.graph().vertices[1].operators[0].kind
+    assert kind.window == m.Window(m.TriggeredWindow(60_000, 0, 5, 0, True), "at")  # type: ignore[union-attr]
+
+
+TRIGGER_MISTAKES: list[tuple[Any, str]] = [
+    (lambda w: w(tumbling(5)).trigger(), "trigger() would never fire: give it every_count=1000"),
+    (lambda w: w(tumbling(5)).trigger(every_count=0), "every_count must be a whole number from 1 to"),
+    (lambda w: w(tumbling(5)).trigger(every="soon"), "trigger(): every must be a time such as"),
+    (lambda w: w(tumbling(5)).trigger(every=5, purge=1), "purge must be True or False, not 1"),
+    (lambda w: w(tumbling(5)).trigger(every=5).trigger(every_count=5), "trigger() is given once"),
+    (lambda w: w(sliding(5, 1)).trigger(every_count=5), "of event time, and not for sliding windows"),
+    (lambda w: w(cumulating(5, 1)).trigger(every_count=5), "of event time, and not for cumulating windows"),
+    (lambda w: w(session(5)).trigger(every_count=5), "of event time, and not for session windows"),
+    (lambda w: w(tumbling(5), time="processing").trigger(every_count=5), 'not for time="processing" windows'),
+    (lambda w: w(tumbling(5), allowed_lateness=5).trigger(every=5, purge=True), "so leave allowed_lateness= out"),
+    (lambda w: w(tumbling(5)).trigger(every=5).process(print, schema="a INT"), "so leave trigger() out"),
+    (lambda w: w(tumbling(5)).trigger(every=5).aggregate(is_early=count()), "the name of a window column"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), TRIGGER_MISTAKES)
+def test_mistakes_with_triggers(mistake: Any, message: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        mistake(clicks(Job("x")).key_by("user").window)
+    assert message in str(caught.value)
+
+
 def test_windows_of_processing_time_need_no_event_time() -> None:
     job = Job("words", parallelism=2)
     words = job.read_socket("localhost", 9999).select("value AS word")

@@ -319,6 +319,8 @@ def test_a_hash_is_checked_where_it_proves_something(snapshots: Snapshots) -> No
         (m.TumblingWindow(1000), [(2000, 3000, 2), (3000, 4000, 1)]),
         (m.SlidingWindow(2000, 1000), [(1000, 3000, 3), (2000, 4000, 3), (3000, 5000, 1)]),
         (m.CumulatingWindow(2000, 1000), [(2000, 3000, 2), (2000, 4000, 3)]),
+        (m.TriggeredWindow(1000, every_count=2), [(2000, 3000, 2), (3000, 4000, 1)]),
+        (m.TriggeredWindow(1000, every_count=2, purge=True), [(2000, 3000, 0), (3000, 4000, 1)]),
         (m.SessionWindow(600), [(2100, 3700, 3)]),
     ],
 )
