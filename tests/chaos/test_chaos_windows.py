@@ -1,4 +1,4 @@
-"""Windows of event time and count windows, with a task manager killed: each fires once, with every record in it.
+"""Windows of time, of counts and with a trigger, with a task manager killed: each is whole, with every record once.
 
 Also where barriers overtake what waits: a watermark in flight then keeps its place among the records in flight.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lockgate import Job, count, sliding, sum_
+from lockgate import Job, count, sliding, sum_, tumbling
 from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.committed import rows_of
@@ -59,14 +59,14 @@ def overloaded(folder: Path) -> Job:
     return job
 
 
-def expected(rows: list[int]) -> dict[tuple[int, int], tuple[int, int]]:
+def expected(rows: list[int], size_ms: int = 5000, slide_ms: int = 1000) -> dict[tuple[int, int], tuple[int, int]]:
     """Count and sum of every key's windows. rows: of each partition."""
     counts: Counter[tuple[int, int]] = Counter()
     totals: Counter[tuple[int, int]] = Counter()
     for sequence in range(max(rows)):
         at = sequence * 10 - (sequence * 7919 % 50) * 10
         alike = sum(sequence < end for end in rows)
-        for start in range(at - at % 1000, at - 5000, -1000):
+        for start in range(at - at % slide_ms, at - size_ms, -slide_ms):
             counts[sequence % KEYS, start] += alike
             totals[sequence % KEYS, start] += alike * sequence
     return {name: (counts[name], totals[name]) for name in counts}
@@ -139,6 +139,36 @@ def test_count_windows_hold_each_record_once_when_a_task_manager_is_killed(testi
 
 def contents(key: int, window: Any, records: list[dict[str, Any]]) -> dict[str, Any]:
     return {"k": key, "end": window.end, "ids": [record["id"] for record in records]}
+
+
+def test_pieces_of_windows_hold_each_record_once_when_a_task_manager_is_killed(testing: TestingCluster) -> None:
+    """Which pieces there are depends on batches and on the clock."""
+    key = "early-windows"
+    folder = testing.make_folder(key)
+    made = Job("early", parallelism=2, checkpoint_interval_ms=300, state="rocksdb")
+    rows = made.generate(rate=RATE, partitions=PARTITIONS)
+    timed = rows.select(f"sequence % {KEYS} AS k", "sequence", f"{TIME} AS at").event_time("at", out_of_order="490 ms")
+    windows = timed.key_by("k").window(tumbling("10 seconds"))
+    pieces = windows.trigger(every_count=20, every="200 ms", purge=True)
+    pieces.aggregate(n=count(), total=sum_("sequence")).write_parquet(folder / "out")
+    with WatchedJob(testing, key, made.graph()) as job:
+        job.wait_checkpoints(2)
+        testing.cluster.kill("taskmanager", 0)
+        job.wait_checkpoints(1, attempt=2)
+        (read,) = job.drain().values()
+
+    found: Counter[tuple[int, int]] = Counter()
+    totals: Counter[tuple[int, int]] = Counter()
+    for place, (n, total) in written(folder):
+        found[place] += n
+        totals[place] += total or 0
+    assert {place: (found[place], totals[place]) for place in found} == expected(
+        generated(read, PARTITIONS), 10_000, 10_000
+    )
+    assert len(written(folder)) > 2 * len(found), "there are early results"
+    finals = Counter((row["k"], row["window_start"]) for row in rows_of(folder / "out") if not row["is_early"])
+    assert set(finals.values()) == {1}
+    assert len(finals) == len(found)
 
 
 def _check_exact(job: WatchedJob, folder: Path) -> None:

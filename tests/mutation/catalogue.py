@@ -340,6 +340,19 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "new_records_forgotten",
+        "the number of new records in what windows with a trigger restore",
+        (
+            "tests/unit/taskmanager/state/windows/test_triggered_windows.py"
+            "::test_the_trigger_may_change_but_not_whether_it_purges",
+        ),
+    ),
+    Mutant(
+        "counts_restart",
+        "the number of records that a key of count windows has had",
+        ("tests/property/taskmanager/state/counts/test_count_windows.py::test_windows_hold_the_last_records",),
+    ),
+    Mutant(
         "restored_timers",
         "the timers in what a process function restores",
         ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_move_with_their_keys",),
