@@ -54,6 +54,18 @@ def test_windows_fire_at_the_end_of_the_sample_and_dead_letters_come_out() -> No
     assert len(found["letters"]) == 2
 
 
+def test_windows_with_a_trigger_show_early_and_final_results() -> None:
+    job = Job("early")
+    rows = job.generate(rate=1000, partitions=1).select("sequence", "sequence % 2 AS k")
+    timed = rows.event_time("sequence", out_of_order=0)
+    windows = timed.key_by("k").window(tumbling("1 hour")).trigger(every_count=1, every="1 hour")
+    windows.aggregate(total=sum_("sequence")).print().uid("totals")
+    found = preview(job, rows=10)["totals"]
+    assert list(found[0]) == ["k", "window_start", "window_end", "is_early", "total"]
+    assert [row["total"] for row in found if row["k"] == 1 and not row["is_early"]] == [1 + 3 + 5 + 7 + 9]
+    assert {row["k"] for row in found if row["is_early"]} == {0, 1}
+
+
 def test_count_windows_are_emitted_when_they_are_complete() -> None:
     job = Job("counts")
     rows = job.generate(rate=1000, partitions=1).select("sequence", "sequence % 2 AS k").key_by("k")

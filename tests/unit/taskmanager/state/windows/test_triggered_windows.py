@@ -24,6 +24,7 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.state.factory import AggregateStores
 from lockgate_taskmanager.state.store import ProcessingTimeStore
 from lockgate_taskmanager.state.windows import triggered_database
+from lockgate_taskmanager.state.windows.shape import shape_of
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 
 from ..test_store_contract import BACKENDS, GROUPS, TestingBackend
@@ -281,3 +282,9 @@ def test_another_input_is_refused_after_a_restore(testing: TestingBackend) -> No
     again.set_input_schema(partial([]).schema)
     with pytest.raises(UserError, match=r"the stored windows have the columns .*, the input now has"):
         again.set_input_schema(SCHEMA)
+
+
+def test_a_task_manager_that_does_not_know_triggers_refuses_them() -> None:
+    """It sees a window without a kind: the field is one that its messages do not have."""
+    with pytest.raises(UserError, match="of a kind that this task manager does not know; update it"):
+        shape_of(Window(None, "at"))
