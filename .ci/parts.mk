@@ -16,7 +16,7 @@ integration:
 	@LOCKGATE_TEST_SHARE=3 $(MAKE) integration-tests
 
 pure:
-	@LOCKGATE_TEST_SHARE=6 LOCKGATE_TEST_SIMULATION_SECONDS=30 $(MAKE) pure-tests
+	@LOCKGATE_TEST_SHARE=12 LOCKGATE_TEST_SIMULATION_SECONDS=30 $(MAKE) pure-tests
 
 # What waits for nothing takes what the parts leave in which processes have to answer in time.
 lint:

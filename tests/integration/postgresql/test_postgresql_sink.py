@@ -21,7 +21,7 @@ from lockgate_taskmanager.task.program import DataError, Unavailable, UserError
 
 from tests.postgresql_server import PASSWORD, PostgresqlServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 UPSERT, APPEND = SqlWriteMode.UPSERT, SqlWriteMode.APPEND

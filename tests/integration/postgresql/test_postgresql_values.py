@@ -22,7 +22,7 @@ from lockgate_taskmanager.task.program import UserError
 from tests.postgresql_server import PostgresqlServer
 from tests.values import BINARY, FEW, SCALARS, Kind, array, rows
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 UPSERT, APPEND = SqlWriteMode.UPSERT, SqlWriteMode.APPEND
 EVEN_FEWER = settings(FEW, max_examples=2 * FEW.max_examples)

@@ -11,7 +11,7 @@ from lockgate_devtools.drill import run_drill
 from .servers import OF_CLUSTER, standalone, stop
 from .word_count import PATIENCE_S, STARTED_BY_US, answer, word_count
 
-pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.rotating, pytest.mark.first, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

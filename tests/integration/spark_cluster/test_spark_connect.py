@@ -24,7 +24,7 @@ from .servers import TOKEN_NAME, SparkServer, connect, stop
 from .word_count import PATIENCE_S, STARTED_BY_US, answer, word_count
 
 pytest.importorskip("grpc_status", reason="pip install 'lockgate[connect]'")
-pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.rotating, pytest.mark.first, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Path(__file__).parent.with_name("taskmanager_spark")

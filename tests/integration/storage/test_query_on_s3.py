@@ -19,7 +19,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder
 
 from tests.s3_server import S3Server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 GROUPS = 8
 COUNTS = m.KeyedAggregate(("word",), (m.Aggregate("n", m.AggregateFunction.COUNT),))

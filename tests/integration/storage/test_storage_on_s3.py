@@ -18,7 +18,7 @@ from lockgate_taskmanager.task.program import StateUnreadable
 
 from tests.s3_server import CREDENTIALS, S3Server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 RUN = Run("job", "run 1")
 METADATA = m.CheckpointMetadata(1, "job", "run 1", 3, m.CheckpointKind.CHECKPOINT, 5)

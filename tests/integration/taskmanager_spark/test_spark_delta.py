@@ -18,7 +18,7 @@ from lockgate_taskmanager.task.program import UserError
 from .graphs import WORDS, graph, sql, text, vertex
 from .test_spark_programs import write_words
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 TYPED = sql("SELECT word, length(word) AS n, TIMESTAMP '2026-03-14 15:09:26' AS at, array(word) AS one FROM input")

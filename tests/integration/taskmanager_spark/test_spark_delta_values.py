@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from tests.values import BINARY, EXTREMES, FEW, MAP_KEYS, SCALARS, Kind, array, nested, rows
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 KINDS: st.SearchStrategy[Kind] = nested([*SCALARS, BINARY], MAP_KEYS)
 NAMES = [

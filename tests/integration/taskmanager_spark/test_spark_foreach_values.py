@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.values import BINARY, EXTREMES, FEW, INTERVAL, MAP_KEYS, SCALARS, Kind, array, nested, rows
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 KINDS: st.SearchStrategy[Kind] = nested([*SCALARS, BINARY, INTERVAL], MAP_KEYS)
 LONGEST = array([-(2**63), 2**63 - 1, 0, None], INTERVAL[0])

@@ -13,7 +13,7 @@ from tests.kafka_broker import KafkaBroker
 
 from .graphs import graph, sql, vertex
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 ROWS = 3_000
 
