@@ -182,7 +182,7 @@ def test_a_job_waits_for_slots_and_takes_them_when_they_come(
     leader = leading(new_coordinator())
     api = caller(leader)
     api("Submit", m.SubmitRequest("job", graph()))
-    assert "slots" in api.until("job", lambda status: "0 free" in status.message).message
+    assert "1 slot," in api.until("job", lambda status: "0 free" in status.message).message
     new_task_manager().connect(leader.address)
     api.state("job", JobState.RUNNING)
 

@@ -298,6 +298,7 @@ def test_an_event_costs_the_same_in_a_large_job(kind: str, costs: dict[str, list
 
 
 @pytest.mark.slow
+@pytest.mark.rotating
 @pytest.mark.timeout(600)
 def test_an_event_costs_the_same_with_100_000_subtasks() -> None:
     costs = _measured_elsewhere(HUGE // 10, HUGE)
