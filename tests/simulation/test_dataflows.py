@@ -45,8 +45,7 @@ MODES = {
 def test_a_dataflow_under_faults_has_the_result_of_one_thread(mode: str) -> None:
     seen: Counter[str] = Counter()
 
-    # Of 17 jobs, those that stop the world may not show all that is wanted below.
-    share = 1 if EXAMPLES or mode == "stop the world" else min(SHARE, 3)
+    share = 1 if EXAMPLES else min(SHARE, 3)
 
     @settings(SETTINGS, max_examples=SETTINGS.max_examples // share)
     @given(scenarios(*MODES[mode]))

@@ -1,5 +1,7 @@
-"""The dashboard of one coordinator: its port, and the order of its start. The rest is imported at the first "
-"connection."""
+"""The dashboard of one coordinator: its port, and the order of its start.
+
+The rest is imported at the first connection, which takes a second: most coordinators never serve a page.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The files of the pages. They contain no data of a cluster, so everyone may have them: data comes from the JSON "
-"API."""
+"""The files of the pages.
+
+They contain no data of a cluster, so everyone may have them: data comes from the JSON API.
+"""
 
 from __future__ import annotations
 
