@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 900.0  # the archive is made by one thread of the JVM, which a busy machine gives little time
-pytestmark = [pytest.mark.integration, pytest.mark.first, pytest.mark.timeout(4 * PATIENCE_S)]
+pytestmark = [pytest.mark.integration, pytest.mark.rotating, pytest.mark.first, pytest.mark.timeout(4 * PATIENCE_S)]
 
 _MAPS = """
 import sys
