@@ -53,7 +53,8 @@ chaos-tests: setup # each process of pytest has its own cluster
 	@TMPDIR=$$(scripts/memory_folder.sh) scripts/part.sh "chaos tests" $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=10 -m "chaos and not docker and not soak"
 
 test-quick: setup-pure ## in a minute, without Spark and Java: every pure test that needs neither, each a little
-	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SHARE=$${LOCKGATE_TEST_SHARE:-20} LOCKGATE_TEST_SIMULATION_SECONDS=1 \
+	@TMPDIR=$$(scripts/memory_folder.sh) LOCKGATE_TEST_SHARE=$${LOCKGATE_TEST_SHARE:-20} \
+		LOCKGATE_TEST_PARAMETERS=$${LOCKGATE_TEST_PARAMETERS:-2} LOCKGATE_TEST_SIMULATION_SECONDS=1 \
 		scripts/part.sh "quick tests" $(VENV_PURE)/bin/python -m pytest -q -n auto --dist worksteal -m "not spark and not slow" $(ARGS)
 	@echo "omitted: tests that need Spark, Java or a server, and slow ones; \`make test\` runs them all"
 

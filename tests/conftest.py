@@ -21,7 +21,7 @@ from tests.java import FIRST_COMPILER_ONLY
 from tests.postgresql_server import PostgresqlServer, server_for_tests
 from tests.run_notes import RUN_NOTE
 from tests.selection import SPARK_FOLDERS, check_marks, has_nothing_for
-from tests.share import DAY, SHARE, draw_fewer_examples, other_days
+from tests.share import DAY, SHARE, draw_fewer_examples, other_days, other_parameters
 from tests.watchdog import (  # noqa: F401 (hooks)
     pytest_configure,
     pytest_exception_interact,
@@ -85,8 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
     check_marks(items)
     named = {Path(argument.partition("::")[0]).absolute() for argument in config.args}
-    if left := [item for item in other_days(items) if item.path not in named]:
-        config.hook.pytest_deselected(items=left)
+    if left := {item for item in (*other_days(items), *other_parameters(items)) if item.path not in named}:
+        config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
     draw_fewer_examples(items)
     items.sort(key=lambda item: item.get_closest_marker("first") is None)

@@ -1,8 +1,9 @@
 """How much of what is tried again and again a run tries: with `LOCKGATE_TEST_SHARE=N` the N-th part of it.
 
 Of Hypothesis' examples, the simulation's seeds and its crash points, and of files marked `rotating`. Each day it is
-another part, so that N days see everything; `LOCKGATE_TEST_DAY` repeats one of them. With `LOCKGATE_TEST_EVERY_POINT=1`
-a process dies at every single point there is, and not at the telling ones alone.
+another part, so that N days see everything; `LOCKGATE_TEST_DAY` repeats one of them. `LOCKGATE_TEST_PARAMETERS=N` does
+the same with the parameters of tests that have more than N sets of them. With `LOCKGATE_TEST_EVERY_POINT=1` a process
+dies at every single point there is, and not at the telling ones alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from examples.frame.shares import DAY_S, of_the_day
 SHARE = int(os.environ.get("LOCKGATE_TEST_SHARE", "1"))
 DAY = int(os.environ.setdefault("LOCKGATE_TEST_DAY", str(int(time.time()) // DAY_S)))
 """Since 1970. The processes of one run agree on it."""
+MOST_PARAMETERS = int(os.environ.get("LOCKGATE_TEST_PARAMETERS", "0"))
+"""Of each test about so many sets a day; 0: all."""
 EVERY_POINT = os.environ.get("LOCKGATE_TEST_EVERY_POINT") == "1"
 _SETTINGS = (
     "_hypothesis_internal_use_settings"  # where Hypothesis keeps those of a test, and its pytest plugin reads them
@@ -39,6 +42,20 @@ def other_days(items: Iterable[pytest.Item], share: int = SHARE) -> list[pytest.
     rotating = [item for item in items if item.get_closest_marker("rotating")]
     today = set(of_today(sorted({item.path for item in rotating}), share))
     return [item for item in rotating if item.path not in today]
+
+
+def other_parameters(items: Iterable[pytest.Item], most: int = MOST_PARAMETERS) -> list[pytest.Item]:
+    """Of each test with more sets of parameters than `most`, those that are left to other days."""
+    if not most:
+        return []
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left: list[pytest.Item] = []
+    for sets in tests.values():
+        today = {id(item) for item in of_today(sets, -(-len(sets) // most))}
+        left += [item for item in sets if id(item) not in today]
+    return left
 
 
 def draw_fewer_examples(items: Iterable[pytest.Item], share: int = SHARE) -> None:

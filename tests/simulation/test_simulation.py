@@ -408,6 +408,7 @@ def test_the_command_that_a_failure_names_runs_the_same_again(kind: str) -> None
         assert chosen(options, options.seed) == scenario
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything() -> None:
     once, again = (simulate(random_scenario(7)) for _ in range(2))
     assert once == again

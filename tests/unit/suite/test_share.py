@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.share import DAY, draw_fewer_examples, of_today, other_days
+from tests.share import DAY, draw_fewer_examples, of_today, other_days, other_parameters
 
 
 def test_a_share_of_the_examples_is_drawn_for_every_occurrence_of_the_test() -> None:
@@ -41,6 +41,19 @@ def test_of_files_that_take_turns_each_is_run_on_one_day(monkeypatch: pytest.Mon
         assert "4" not in left
         run.append({item.name for item in items} - left - {"4"})
     assert sorted(run, key=min) == [{"1", "2"}, {"3"}, {"5"}]
+
+
+def test_of_many_parameters_some_are_run_each_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [*(f"t.py::many[{number}]" for number in range(10)), "t.py::few[0]", "t.py::few[1]", "t.py::none"]
+    items: Any = [SimpleNamespace(nodeid=name) for name in names]
+    assert other_parameters(items, 0) == []
+    run = []
+    for day in range(DAY, DAY + 5):
+        monkeypatch.setattr("tests.share.DAY", day)
+        left = other_parameters(items, 2)
+        assert len(left) == 8
+        run += [item.nodeid for item in items if item not in left]
+    assert sorted(run) == sorted([*names[:10], *5 * names[10:]])
 
 
 def test_three_days_see_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
