@@ -1,9 +1,9 @@
 """Changelogs, which emit the new value of a key each time it changes, and operators that would add these values up.
 
 A keyed aggregate emits the value so far again and again, and so do windows that late records change or a trigger fires
-early without purging. An operator that
-replaces by key (an upsert, a maximum of growing values) handles such a stream correctly. A count, a sum or an average
-includes every intermediate value, and their number depends on where micro-batches end.
+early without purging. An operator that replaces by key (an upsert, a maximum of growing values) handles such a stream
+correctly. A count, a sum or an average includes every intermediate value, and their number depends on where
+micro-batches end.
 """
 
 from __future__ import annotations

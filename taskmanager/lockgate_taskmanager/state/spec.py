@@ -14,7 +14,7 @@ from lockgate_taskmanager.state.event_clock import EventClock
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.format.increments import latest
 from lockgate_taskmanager.state.format.state_file import Stored
-from lockgate_taskmanager.state.layout import PANE, SESSION_END
+from lockgate_taskmanager.state.layout import PANE, SESSION_END, with_bounds, with_pending
 from lockgate_taskmanager.task.program import StateUnreadable
 from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
 
@@ -101,6 +101,13 @@ class StoreSpec(StateSpec):
         """The windows, if they also fire early."""
         kind = None if self.aggregation.window is None else self.aggregation.window.kind
         return kind if isinstance(kind, TriggeredWindow) else None
+
+    @property
+    def stored(self) -> KeyedAggregate:
+        """With the aggregates of a row: those of the results, and behind them those that the windows need."""
+        if self.is_session:
+            return with_bounds(self.aggregation)
+        return self.aggregation if self.trigger is None else with_pending(self.aggregation)
 
     @property
     def signature(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lockgate_proto.messages import KeyedAggregate, StateBackend
+from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns, field_of
 from lockgate_taskmanager.state.columns.changes import Changes
@@ -37,15 +37,13 @@ class AggregateState(HeapStore):
         spec: StoreSpec,
         schema: pa.Schema,
         choice: StateBackend | None = None,
-        operator: KeyedAggregate | None = None,
     ) -> None:
         """schema: of the partial table, see `layout`; choice: how snapshots are to be, None where none are taken.
 
-        operator: the folded aggregates, if there are more than the results. Raises UserError when a column or type does
-        not fit.
+        Raises UserError when a column or type does not fit.
         """
         super().__init__(spec, choice or StateBackend())
-        self._operator = operator or spec.aggregation
+        self._operator = spec.stored
         self.partial_schema = schema
         self._keys = pa.schema([field_of(schema, name) for name in self._operator.keys])
         self._columns = self._new_columns()

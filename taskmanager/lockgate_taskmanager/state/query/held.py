@@ -18,7 +18,7 @@ from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateTable
 from lockgate_taskmanager.state.columns.keys import same_keys
 from lockgate_taskmanager.state.format.state_file import Stored
-from lockgate_taskmanager.state.layout import HASH, with_bounds, with_pending
+from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.query.identity import QuerySpec
 from lockgate_taskmanager.state.rocksdb.engine import Database
 from lockgate_taskmanager.state.rocksdb.frozen_database import group_key
@@ -159,6 +159,5 @@ def _table(spec: QuerySpec, schema: pa.Schema) -> KeyTable:
     if spec.aggregation.window is None:
         return AggregateTable(spec.aggregation, schema, spec.max_parallelism)
     if spec.is_session:
-        return SessionTable(with_bounds(spec.aggregation), schema, spec.max_parallelism)
-    operator = with_pending(spec.aggregation) if spec.trigger else spec.aggregation
-    return PaneTable(operator, schema, spec.max_parallelism)
+        return SessionTable(spec.stored, schema, spec.max_parallelism)
+    return PaneTable(spec.stored, schema, spec.max_parallelism)

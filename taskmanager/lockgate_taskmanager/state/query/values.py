@@ -22,8 +22,6 @@ from lockgate_taskmanager.state.layout import (
     PANE,
     WINDOW_END,
     WINDOW_START,
-    with_bounds,
-    with_pending,
 )
 from lockgate_taskmanager.state.query.identity import QuerySpec
 from lockgate_taskmanager.state.query.key_text import plain, row_json
@@ -70,7 +68,7 @@ def _columns(operator: KeyedAggregate, about: About, rows: pa.RecordBatch) -> Ag
 
 def _sessions(spec: QuerySpec, kind: SessionWindow, about: About, rows: pa.RecordBatch) -> list[Json]:
     assert not isinstance(spec, RowSpec)
-    columns = _columns(with_bounds(spec.aggregation), about, rows)
+    columns = _columns(spec.stored, about, rows)
     names = [field.name for field in columns.fields]
     results = columns.results(np.arange(rows.num_rows))
     found = []
@@ -85,8 +83,7 @@ def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
     assert not isinstance(spec, RowSpec)
     assert spec.aggregation.window is not None
     shape = shape_of(spec.aggregation.window)
-    operator = with_pending(spec.aggregation) if spec.trigger else spec.aggregation
-    columns = _columns(operator, about, rows)
+    columns = _columns(spec.stored, about, rows)
     ends_of = [list(shape.ends(pane)) for pane in rows.column(PANE).to_pylist()]
     ends = sorted({end for some in ends_of for end in some})
     places = {end: place for place, end in enumerate(ends)}

@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from lockgate_taskmanager.state.columns.deadlines import NEVER
-from lockgate_taskmanager.state.store import Fires, FrozenStore, Merged
-from lockgate_taskmanager.task.program import SnapshotOrder, UserError
+from lockgate_taskmanager.state.store import Fires, Merged
+from lockgate_taskmanager.state.windows.clocked_windows import ClockedWindows
 
 
 class NewRecords(Fires, Protocol):
@@ -24,35 +24,18 @@ class NewRecords(Fires, Protocol):
         ...
 
 
-class EarlyWindows:
+class EarlyWindows(ClockedWindows[NewRecords]):
     """A ProcessingTimeStore over windows of event time. Used from the subtask's own thread."""
 
     def __init__(self, every_ms: int, windows: NewRecords) -> None:
         """windows: new or restored."""
-        self._every_ms, self._windows = every_ms, windows
+        super().__init__(windows)
+        self._every_ms = every_ms
         self._unix_ms = 0
         self._next_ms = NEVER  # the firing of what is new
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._windows.schema
-
-    @property
-    def partial_schema(self) -> pa.Schema:
-        return self._windows.partial_schema
-
-    def set_input_schema(self, schema: pa.Schema) -> None:
-        """Raises UserError for columns or types that differ from those of the stored state."""
-        stored, given = ({field.name: field.type for field in item} for item in (self.partial_schema, schema))
-        if list(stored.items()) != list(given.items()):
-            names = (", ".join(f"{name} {kind}" for name, kind in columns.items()) for columns in (stored, given))
-            raise UserError(
-                "the stored windows have the columns ({}), the input now has ({}): give it the same columns and types "
-                "with SELECT and CAST".format(*names)
-            )
-
     def merge(self, partial: pa.Table) -> Merged:
-        merged = self._windows.merge(partial)
+        merged = self._windows.merge(partial.select(self.partial_schema.names))  # a restored store has its own order
         self._plan()
         return merged
 
@@ -78,23 +61,6 @@ class EarlyWindows:
 
     def go_on(self) -> pa.Table:
         return self._windows.go_on()
-
-    @property
-    def has_more(self) -> bool:
-        return self._windows.has_more
-
-    @property
-    def is_settled(self) -> bool:
-        return self._windows.is_settled
-
-    def snapshot(self, order: SnapshotOrder) -> FrozenStore:
-        return self._windows.snapshot(order)
-
-    def warm_up(self) -> None:
-        """There is no Spark job."""
-
-    def close(self) -> None:
-        self._windows.close()
 
     def _plan(self) -> None:
         if self._windows.has_new:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.arrays import numpy_of
@@ -42,17 +41,14 @@ _PANES_AT_ONCE = 64  # beyond those of one window
 class PaneDatabase(HeldWindows[PaneState]):
     """The windowed store of tumbling and sliding windows in RocksDB."""
 
+    _state: type[PaneState] = PaneState
+
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         assert spec.aggregation.window is not None
-        kind, operator = self._stored(spec)
-        self._table = PaneTable(operator, schema, spec.max_parallelism)
-        super().__init__(spec, schema, kind, self._table, folder, memory_bytes)
+        self._table = PaneTable(spec.stored, schema, spec.max_parallelism)
+        super().__init__(spec, schema, self._state, self._table, folder, memory_bytes)
         self._shape = shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
-
-    def _stored(self, spec: StoreSpec) -> tuple[type[PaneState], KeyedAggregate]:
-        """The class of the rows in memory, and their aggregates."""
-        return PaneState, spec.aggregation
 
     def next_due_ms(self) -> int:
         """No window ends before this; NEVER when there is none."""

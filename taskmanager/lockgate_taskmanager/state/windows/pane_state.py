@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, StateBackend
+from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
@@ -49,11 +49,10 @@ class PaneState(WindowState):
         schema: pa.Schema,
         choice: StateBackend | None = None,
         *,
-        operator: KeyedAggregate | None = None,
         clock: EventClock | None = None,
     ) -> None:
         """clock: shared with the store that holds these rows in a database; None: a new one."""
-        super().__init__(spec, schema, choice, operator, clock)
+        super().__init__(spec, schema, choice, clock)
         assert spec.aggregation.window is not None
         self._shape = shape_of(spec.aggregation.window)
         self._fold_count = self._shape.size_ms // self._shape.pane_ms  # the most panes that a window has

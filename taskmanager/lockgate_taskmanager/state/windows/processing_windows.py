@@ -16,10 +16,10 @@ from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.event_clock import EventClock
 from lockgate_taskmanager.state.layout import HASH, PANE, parts, with_bounds
 from lockgate_taskmanager.state.processing_clock import ProcessingClock
-from lockgate_taskmanager.state.store import Fires, FrozenStore, Merged
+from lockgate_taskmanager.state.store import Fires, Merged
+from lockgate_taskmanager.state.windows.clocked_windows import ClockedWindows
 from lockgate_taskmanager.state.windows.late_clock import LateClock
 from lockgate_taskmanager.state.windows.shape import shape_of
-from lockgate_taskmanager.task.program import SnapshotOrder, UserError
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 
@@ -33,7 +33,7 @@ class TimedWindows(Fires, Protocol):
         ...
 
 
-class ProcessingWindows:
+class ProcessingWindows(ClockedWindows[TimedWindows]):
     """A ProcessingTimeStore over a windowed store. Used from the subtask's own thread."""
 
     def __init__(self, aggregation: KeyedAggregate, windows: TimedWindows, late_clock: LateClock) -> None:
@@ -42,7 +42,8 @@ class ProcessingWindows:
         late_clock: is given after each tick how far the clock is behind.
         """
         assert aggregation.window is not None
-        self._windows, self._late_clock = windows, late_clock
+        super().__init__(windows)
+        self._late_clock = late_clock
         self._shape = shape_of(aggregation.window)
         self._is_session = isinstance(aggregation.window.kind, SessionWindow)
         self._bounds = bounds_of(aggregation)
@@ -53,22 +54,9 @@ class ProcessingWindows:
         self._next_ms = windows.next_due_ms()
 
     @property
-    def schema(self) -> pa.Schema:
-        return self._windows.schema
-
-    @property
     def partial_schema(self) -> pa.Schema:
         """Without the columns that `merge` adds."""
         return pa.schema([field for field in self._windows.partial_schema if field.name not in self._added])
-
-    def set_input_schema(self, schema: pa.Schema) -> None:
-        """Raises UserError for columns or types that differ from those of the stored state."""
-        stored, given = ({field.name: field.type for field in item} for item in (self.partial_schema, schema))
-        if stored != given:
-            raise UserError(
-                f"the stored windows have the columns ({_listed(stored)}), the input now has ({_listed(given)}):"
-                " give it the same columns and types with SELECT and CAST"
-            )
 
     def merge(self, partial: pa.Table) -> Merged:
         """Folds a partial table into the windows of the current processing time."""
@@ -106,23 +94,6 @@ class ProcessingWindows:
     def go_on(self) -> pa.Table:
         return self._noting_next(self._windows.go_on())
 
-    @property
-    def has_more(self) -> bool:
-        return self._windows.has_more
-
-    @property
-    def is_settled(self) -> bool:
-        return self._windows.is_settled
-
-    def snapshot(self, order: SnapshotOrder) -> FrozenStore:
-        return self._windows.snapshot(order)
-
-    def warm_up(self) -> None:
-        """There is no Spark job."""
-
-    def close(self) -> None:
-        self._windows.close()
-
     def _noting_next(self, fired: pa.Table) -> pa.Table:
         if not self._windows.has_more:
             self._next_ms = self._windows.next_due_ms()
@@ -141,7 +112,3 @@ def timed_schema(aggregation: KeyedAggregate, schema: pa.Schema) -> pa.Schema:
     behind_hash = schema.get_field_index(HASH) + 1
     schema = schema.insert(behind_hash, pa.field(PANE, pa.int64()))
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in bounds_of(aggregation))])
-
-
-def _listed(columns: dict[str, pa.DataType]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())

@@ -23,7 +23,7 @@ from lockgate_taskmanager.state.columns.arrays import numpy_of
 from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.event_clock import EventClock
 from lockgate_taskmanager.state.firing import Portion
-from lockgate_taskmanager.state.layout import HASH, SESSION_END, with_bounds
+from lockgate_taskmanager.state.layout import HASH, SESSION_END
 from lockgate_taskmanager.state.rocksdb.database_store import cut
 from lockgate_taskmanager.state.rocksdb.time_index import bound, entry, name_of, time_of
 from lockgate_taskmanager.state.spec import StoreSpec
@@ -45,7 +45,7 @@ class SessionDatabase(HeldWindows[SessionState]):
         window = spec.aggregation.window
         assert window is not None
         assert isinstance(window.kind, SessionWindow)
-        self._table = SessionTable(with_bounds(spec.aggregation), schema, spec.max_parallelism)
+        self._table = SessionTable(spec.stored, schema, spec.max_parallelism)
         super().__init__(spec, schema, SessionState, self._table, folder, memory_bytes)
         self._gap_ms = window.kind.gap_ms
         self._lateness_ms = window.allowed_lateness_ms

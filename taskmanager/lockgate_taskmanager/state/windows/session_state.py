@@ -30,7 +30,7 @@ from lockgate_taskmanager.state.event_clock import EventClock, Reached
 from lockgate_taskmanager.state.firing import Portion
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
-from lockgate_taskmanager.state.layout import HASH, with_bounds
+from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.state.windows.intervals import joined_intervals
 from lockgate_taskmanager.state.windows.shape import clamped
@@ -55,7 +55,7 @@ class SessionState(WindowState):
         clock: EventClock | None = None,
     ) -> None:
         """clock: shared with the store that holds these rows in a database; None: a new one."""
-        super().__init__(spec, schema, choice, with_bounds(spec.aggregation), clock)
+        super().__init__(spec, schema, choice, clock)
         assert spec.aggregation.window is not None
         assert isinstance(spec.aggregation.window.kind, SessionWindow)
         self._gap_ms = spec.aggregation.window.kind.gap_ms

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.firing import Portion
-from lockgate_taskmanager.state.layout import with_pending
 from lockgate_taskmanager.state.rocksdb.engine import ROWS_AT_ONCE
 from lockgate_taskmanager.state.rocksdb.frozen_database import group_key
 from lockgate_taskmanager.state.spec import StoreSpec
@@ -30,6 +28,8 @@ _MOST_NAMES = 500_000  # some 50 MB
 
 class TriggeredDatabase(PaneDatabase):
     """The windowed store of windows with a trigger in RocksDB."""
+
+    _state = TriggeredState
 
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         super().__init__(spec, schema, folder, memory_bytes)
@@ -50,9 +50,6 @@ class TriggeredDatabase(PaneDatabase):
     def filled(self, restored_from: Sequence[About]) -> None:
         super().filled(restored_from)
         self._is_unknown = self._by_clock
-
-    def _stored(self, spec: StoreSpec) -> tuple[type[PaneState], KeyedAggregate]:
-        return TriggeredState, with_pending(spec.aggregation)
 
     def _put(self, working: PaneState, found: Mapping[bytes, bytes]) -> None:
         written = self._write(working, found)

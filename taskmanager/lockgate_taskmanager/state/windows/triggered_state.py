@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, StateBackend
+from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state.columns.arrays import numpy_of
 from lockgate_taskmanager.state.event_clock import EventClock
 from lockgate_taskmanager.state.firing import ROWS_AT_ONCE, Portion
 from lockgate_taskmanager.state.format import state_file
-from lockgate_taskmanager.state.layout import IS_EARLY, PANE, PENDING, with_pending
+from lockgate_taskmanager.state.layout import IS_EARLY, PANE, PENDING
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.window_columns import WINDOW_FIELDS
@@ -36,11 +36,10 @@ class TriggeredState(PaneState):
         schema: pa.Schema,
         choice: StateBackend | None = None,
         *,
-        operator: KeyedAggregate | None = None,
         clock: EventClock | None = None,
     ) -> None:
         """As PaneState."""
-        super().__init__(spec, schema, choice, operator=operator or with_pending(spec.aggregation), clock=clock)
+        super().__init__(spec, schema, choice, clock=clock)
         assert spec.trigger is not None
         self._trigger = spec.trigger
         self._new: list[Array] = []  # rows that may have new records for a firing by the clock

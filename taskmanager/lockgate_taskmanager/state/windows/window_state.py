@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, StateBackend
+from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.aggregates.aggregate_state import AggregateState, records_in
@@ -35,12 +35,11 @@ class WindowState(AggregateState, FiringInTime):
         spec: StoreSpec,
         schema: pa.Schema,
         choice: StateBackend | None = None,
-        operator: KeyedAggregate | None = None,
         clock: EventClock | None = None,
     ) -> None:
         """clock: event time shared with other stores, None for a new one; the rest as in AggregateState."""
         assert spec.aggregation.window is not None
-        super().__init__(spec, schema, choice, operator)
+        super().__init__(spec, schema, choice)
         self._max_parallelism, self._owned = spec.max_parallelism, spec.key_groups
         lateness_ms = spec.aggregation.window.allowed_lateness_ms
         self.clock = spec.clock(lateness_ms) if clock is None else clock
