@@ -284,6 +284,18 @@ def test_another_input_is_refused_after_a_restore(testing: TestingBackend) -> No
         again.set_input_schema(SCHEMA)
 
 
+def test_columns_may_come_in_another_order_after_a_restore(testing: TestingBackend) -> None:
+    store = fresh(testing, operator(trigger(every_ms=PAUSE)))
+    store.merge(partial([("a", 1, 3)]))
+    again = restored(testing, operator(trigger(every_ms=PAUSE)), [testing.stored(store)])
+    given = partial([("a", 2, 4)])
+    given = given.select(given.column_names[::-1])
+    again.set_input_schema(given.schema)
+    again.tick(0)
+    again.merge(given)
+    assert rows_of(again.tick(PAUSE), *rest(again)) == [("a", 0, True, 2, 7, 4, 3.5)]
+
+
 def test_a_task_manager_that_does_not_know_triggers_refuses_them() -> None:
     """It sees a window without a kind: the field is one that its messages do not have."""
     with pytest.raises(UserError, match="of a kind that this task manager does not know; update it"):
