@@ -99,6 +99,8 @@ _LASTING = (
 )
 _PLAIN = (Exception, RuntimeError)
 """Exact types, without subclasses from libraries: code that calls nothing raises these because of its input."""
+_OF_A_FUTURE = "java.util.concurrent.ExecutionException"
+_WAITED_FOR = ("Exception thrown in awaitResult", f"{_OF_A_FUTURE}: Exception thrown by job")
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -148,10 +150,13 @@ def _translated(
 
 
 def _known(error: Py4JError) -> PySparkException | None:
-    """PySpark's form of a Spark exception; some PySpark calls let the JVM's exception through."""
+    """PySpark's form of a Spark exception; some PySpark calls, and a future, let the JVM's exception through."""
     if not isinstance(error, Py4JJavaError):
         return None
-    found = convert_exception(error.java_exception)
+    thrown = error.java_exception
+    if thrown.toString().startswith(_OF_A_FUTURE) and thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    found = convert_exception(thrown)
     return None if isinstance(found, UnknownException) else found
 
 
@@ -257,7 +262,7 @@ def _refused_record(text: str) -> str:
     waiting, _, cause = text.partition("\nCaused by: ")
     message = cause.partition("\n\tat ")[0]
     state = _STATE_CLASS.search(message)
-    if "Exception thrown in awaitResult" not in waiting or not state or state.group(1) not in _DATA_STATES:
+    if not any(sign in waiting for sign in _WAITED_FOR) or not state or state.group(1) not in _DATA_STATES:
         return ""
     return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", message.partition(": ")[2])))
 

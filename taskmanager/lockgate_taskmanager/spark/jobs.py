@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -48,9 +49,14 @@ def description(subtask: SubtaskId, checkpoint_id: int, is_warmup: bool = False)
 
 def to_arrow(frame: Any) -> pa.Table:
     """Executes a DataFrame, and counts the time for the subtask that the thread works for."""
+    return counted(frame.toArrow)
+
+
+def counted(job: Callable[[], pa.Table]) -> pa.Table:
+    """Runs a Spark job, and counts the time for the subtask that the thread works for."""
     worker, started = _thread.worker, time.monotonic()
     try:
-        return frame.toArrow()
+        return job()
     finally:
         if worker is not None:
             worker.spent.add(time.monotonic() - started)

@@ -62,6 +62,11 @@ class Leaf(Protocol):
         """True when a frame made once reads whatever content is loaded later."""
         ...
 
+    @property
+    def result_path(self) -> str:
+        """A path for the results of a repeatable frame's jobs, in memory where the content is."""
+        ...
+
     def prepare(self) -> None:
         """Call before `frame` when the frame is to be used for later loads. Until the first load no job can read it."""
         ...
@@ -102,6 +107,10 @@ class SlotLeaf:
     @property
     def repeatable(self) -> bool:
         return True
+
+    @property
+    def result_path(self) -> str:
+        return f"{self._path}.result"
 
     def prepare(self) -> None:
         self._show()
@@ -181,6 +190,10 @@ class TableLeaf:
     @property
     def repeatable(self) -> bool:
         return False
+
+    @property
+    def result_path(self) -> str:
+        raise AssertionError("its frame is made for every batch")
 
     def prepare(self) -> None:
         self.load(self.nothing())

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.event_time import Times
-from lockgate_taskmanager.spark.jobs import to_arrow
+from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
+from lockgate_taskmanager.spark.repeated_job import RepeatedJob
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -86,6 +87,7 @@ class Plan:
                 _require_fresh(self._frame, bottom, where)
             self.schema = passable_schema(self._frame, where)
             self.repeatable = leaf.repeatable and keeps_nothing(self._frame)
+        self._job: RepeatedJob | None = None  # once the first execution has made its RDD
         if not self.repeatable:
             LOG.info("%s: its plan keeps results or fixed values, so it is built again for every micro-batch", where)
 
@@ -99,7 +101,7 @@ class Plan:
         try:
             with explained(self._where, on_records=True):
                 frame = self._frame if self.repeatable else self._build(self._leaf.frame())
-                table = to_arrow(frame)
+                table = self._execute(frame)
                 self.malformed = self._leaf.malformed(frame)
                 if self._times is not None:
                     self.times = self._times(frame)
@@ -109,7 +111,17 @@ class Plan:
 
     def close(self) -> None:
         """Releases the leaf."""
+        if self._job is not None:
+            self._job.close()
         self._leaf.close()
+
+    def _execute(self, frame: DataFrame) -> pa.Table:
+        if self._job is not None:
+            return counted(self._job.run)
+        table = counted(frame.toArrow)
+        if self.repeatable:
+            self._job = RepeatedJob(frame, self.schema, self._leaf.result_path)
+        return table
 
 
 def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:
