@@ -156,22 +156,9 @@ def to_json(message: Any) -> dict[str, Any]:
 
 def to_pb(message: Any) -> Message:
     """The pb2 object of a frozen message."""
-    kind = type(message)
-    pb = _pb_class(kind.__name__)()
-    for item in _fields(kind):
-        value = getattr(message, item.name)
-        if item.members:
-            if value is not None:
-                getattr(pb, item.members[type(value).__name__]).CopyFrom(to_pb(value))
-        elif item.is_map:
-            getattr(pb, item.name).update(value)
-        elif item.is_repeated:
-            getattr(pb, item.name).extend([to_pb(element) for element in value] if item.is_message else value)
-        elif item.is_message:
-            if value is not None:
-                getattr(pb, item.name).CopyFrom(to_pb(value))
-        elif not item.is_optional or value is not None:
-            setattr(pb, item.name, value)
+    name = type(message).__name__
+    pb = _pb_class(name)()
+    _ENCODERS[name](message, pb)
     return pb
 
 
@@ -192,6 +179,7 @@ class _Field:
     is_repeated: bool = False
     is_map: bool = False
     is_optional: bool = False  # a scalar that may be left out
+    is_float: bool = False  # a scalar whose default is not the only false value: minus zero is another number
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)  # oneof: message name to pb field name
     kind: str = ""  # of a message
     convert: Callable[[Any], Any] = _as_it_is
@@ -268,6 +256,59 @@ def _decoded(pb: Message, member: str | None, room: _Elements | None) -> Any:
     return _DECODERS[type(part).__name__](part, room)
 
 
+_Encoder = Callable[[Any, Message], None]
+
+
+class _Encoders(dict[str, _Encoder]):
+    """By message name. Made at the first use, because messages may contain each other."""
+
+    def __missing__(self, name: str) -> _Encoder:
+        found = self[name] = _encoder(getattr(messages, name))
+        return found
+
+
+_ENCODERS = _Encoders()
+
+
+def _encoder(kind: type[Any]) -> _Encoder:
+    """Fills the pb2 object of a message, by one function that is compiled once, as decoding is.
+
+    What has its default value is not touched: most fields of most messages. A part is filled in its place, not copied.
+    """
+    lines = ["def fill(message, pb):", "    pass", *(f"    {line}" for item in _fields(kind) for line in _filled(item))]
+    known: dict[str, Any] = {"encoders": _ENCODERS, "part_of": _part_of}
+    exec("\n".join(lines), known)
+    found: _Encoder = known["fill"]
+    return found
+
+
+def _filled(item: _Field) -> tuple[str, ...]:
+    """The statements for one field."""
+    value, target = f"value = message.{item.name}", f"pb.{item.name}"
+    if item.members:
+        filled = f"encoders[type(value).__name__](value, part_of(pb, {dict(item.members)!r}[type(value).__name__]))"
+        return value, f"if value is not None: {filled}"
+    if item.is_map:
+        return value, f"if value: {target}.update(value)"
+    if item.is_repeated and item.is_message:
+        filled = f"for each in value: fill_{item.name}(each, {target}.add())"
+        return value, "if value:", f"    fill_{item.name} = encoders['{item.kind}']", f"    {filled}"
+    if item.is_repeated:
+        return value, f"if value: {target}.extend(value)"
+    if item.is_message:
+        return value, f"if value is not None: encoders['{item.kind}'](value, part_of(pb, '{item.name}'))"
+    if item.is_optional:
+        return value, f"if value is not None: {target} = value"
+    return (f"{target} = message.{item.name}",) if item.is_float else (value, f"if value: {target} = value")
+
+
+def _part_of(pb: Message, name: str) -> Message:
+    """A message field, present from now on, even if nothing in it is set."""
+    part: Message = getattr(pb, name)
+    part.SetInParent()
+    return part
+
+
 @cache
 def _pb_class(name: str) -> type[Message]:
     for module in _MODULES:
@@ -307,8 +348,18 @@ def _field(item: Any) -> _Field:
     convert = _enum_converter(item.enum_type.name) if item.type == FieldDescriptor.TYPE_ENUM else _as_it_is
     is_optional = item.has_presence and not is_message
     is_repeated = item.is_repeated and not is_map
+    is_float = item.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)
     kind = item.message_type.name if is_message else ""
-    return _Field(item.name, is_message and not is_map, is_repeated, is_map, is_optional, kind=kind, convert=convert)
+    return _Field(
+        item.name,
+        is_message and not is_map,
+        is_repeated,
+        is_map,
+        is_optional,
+        is_float,
+        kind=kind,
+        convert=convert,
+    )
 
 
 def _enum_converter(name: str) -> Callable[[int], IntEnum]:

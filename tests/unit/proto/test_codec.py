@@ -56,6 +56,20 @@ def test_every_message_survives_the_round_trip(kind: type[Any]) -> None:
     round_trip()
 
 
+def test_minus_zero_is_another_number_than_the_default() -> None:
+    """The encoder leaves out what is false, as minus zero is."""
+    kind = next(kind for kind in MESSAGES if float in typing.get_type_hints(kind).values())
+    name = next(name for name, hint in typing.get_type_hints(kind).items() if hint is float)
+    found = codec.decode(kind, codec.encode(kind(**{name: -0.0})))
+    assert str(getattr(found, name)) == "-0.0"
+
+
+def test_a_part_without_content_is_present() -> None:
+    empty = messages.CoordinatorMessage(body=messages.DrainSources(attempt=messages.AttemptId()))
+    assert codec.decode(messages.CoordinatorMessage, codec.encode(empty)) == empty
+    assert codec.encode(messages.BatchedReport(messages.FirstRecord())) != codec.encode(messages.BatchedReport())
+
+
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_elements_are_counted_alike_before_sending_and_while_decoding(kind: type[Any]) -> None:
     @settings(max_examples=10, deadline=None)
