@@ -93,6 +93,7 @@ class CheckpointCoordinator:
         self._subtasks: frozenset[SubtaskKey] = frozenset()
         self._places: tuple[str, ...] = ()
         self._suspended = False
+        self._looked_ms: int | None = None  # when whatever is due was last done
         self._failures = CheckpointFailures(setting.options.tolerable_failures)
         self._full_next = False  # the base of an increment was missing
         self._schedule = Schedule(setting.options.interval_ms, setting.options.min_pause_ms)
@@ -121,6 +122,10 @@ class CheckpointCoordinator:
     def handle(self, event: CheckpointEvent, now_ms: int) -> list[CheckpointEffect]:
         """Handles one event; returns the effects in order."""
         effects = self._on(event, now_ms)
+        collects = isinstance(event, Acknowledged) and self._pending.first(PendingState.COLLECTED) is None
+        if collects and now_ms == self._looked_ms:  # one of thousands, which makes nothing possible
+            return effects
+        self._looked_ms = now_ms
         effects += self._expire(now_ms)
         effects += self._switch_to_unaligned(now_ms)
         effects += self._persist(now_ms)

@@ -88,6 +88,7 @@ class Adoption:
 
     def problem(
         self,
+        found: Mapping[SubtaskKey, SubtaskProgress],
         ids: Sequence[AttemptId],
         places: Sequence[str],
         graph: JobGraph,
@@ -96,8 +97,8 @@ class Adoption:
     ) -> str:
         """Why the attempt cannot be adopted, in words; "" when it can.
 
-        ids, places: as in `subtasks`; slots: those that the job has been granted; graph: normalized. objection: what
-        else stands against it.
+        found: the answer of `subtasks`; ids, places: as there; graph: normalized. slots: those that the job has been
+        granted. objection: what else stands against it.
         """
         if objection:
             return objection
@@ -105,7 +106,7 @@ class Adoption:
             if then != slot.task_manager_id:
                 missing = f"{then} has not come back in time, or has no slot for it any more"
                 return missing if then else "a task manager of the attempt is gone"
-        found, wanted = self.subtasks(ids, places), subtasks(graph)
+        wanted = subtasks(graph)
         for key in wanted:
             name = f"{key[0]}-{key[1]}"
             if key not in found:
@@ -132,10 +133,13 @@ class Adoption:
         return ""
 
     def _now(self, task_manager_id: str, attempt: AttemptId, item: SubtaskProgress) -> SubtaskProgress:
+        phases, committed = self._phase.get(task_manager_id, {}), self._committed.get(task_manager_id, {})
+        if not phases and not committed:
+            return item
         key = SubtaskId(attempt, item.vertex_id, item.subtask)
-        phase = self._phase.get(task_manager_id, {}).get(key, item.phase)
-        committed_id = self._committed.get(task_manager_id, {}).get(key, 0)
-        return replace(item, phase=max(item.phase, phase), committed_id=max(item.committed_id, committed_id))
+        phase = max(item.phase, phases.get(key, item.phase))
+        committed_id = max(item.committed_id, committed.get(key, 0))
+        return replace(item, phase=phase, committed_id=committed_id)
 
     def _is_possible(self, subtask: SubtaskId) -> bool:
         return subtask.vertex_id in self._vertices and 0 <= subtask.subtask < MAX_PARALLELISM

@@ -189,7 +189,7 @@ class JobAttempts:
         known, self._not_adopted = None, ""
         if adoption is not None:
             known = adoption.subtasks(self._stale, self.places)
-            self._not_adopted = adoption.problem(self._stale, self.places, self.graph, offer.slots, objection)
+            self._not_adopted = adoption.problem(known, self._stale, self.places, self.graph, offer.slots, objection)
         is_adopted = known is not None and not self._not_adopted
         if not is_adopted:
             self.restarts += bool(self.number and self.is_counted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lockgate_common.story import IllegalTransition
+from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.checkpoint.effects import (
     CheckpointAborted,
     CheckpointTriggered,
@@ -37,6 +38,21 @@ def test_complete_needs_an_ack_of_every_subtask() -> None:
     assert not checkpoints.last
     checkpoints.give(Acknowledged(ack(1, "count", 1)))
     assert len(checkpoints.persist().metadata.subtasks) == 4
+
+
+def test_what_is_due_is_looked_for_once_for_acks_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = TestingCheckpoints()
+    number, first, second, third, *_ = checkpoints.trigger(), *SUBTASKS
+    looked: list[int] = []
+    expire = CheckpointCoordinator._expire
+    monkeypatch.setattr(
+        CheckpointCoordinator, "_expire", lambda self, now_ms: looked.append(now_ms) or expire(self, now_ms)
+    )
+    checkpoints.give(Acknowledged(ack(number, *first)), after_ms=10)
+    checkpoints.give(Acknowledged(ack(number, *second)))
+    assert looked == [checkpoints.now]
+    checkpoints.give(Acknowledged(ack(number, *third)), after_ms=20_000)
+    assert checkpoints.of(CheckpointAborted), "its time was over before the last ack"
 
 
 def test_ack_twice_counts_once() -> None:
