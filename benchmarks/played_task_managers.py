@@ -78,6 +78,7 @@ class PlayedTaskManager:
                 progress=progress,
                 incarnation=self._name,
                 release=control_pb2.Release(revision=REVISION, oldest=OLDEST_REVISION),
+                takes_batches=True,
             )
         )
         call = stub.Connect(metadata=self._metadata)

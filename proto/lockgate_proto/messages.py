@@ -1473,7 +1473,7 @@ class CoordinatorMessage:
     """The leader's side of the numbered control stream, see TaskManagerMessage."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | StateQuery | KeepCopies | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | StateQuery | KeepCopies | AssignSplitsTogether | None = None
     sequence: int = 0
     # The task manager's highest number that was handled here.
     acknowledged: int = 0
@@ -1507,6 +1507,8 @@ class Register:
     progress: tuple[AttemptProgress, ...] = ()
     # Unset: revision 1.
     release: Release | None = None
+    # Reads AssignSplitsTogether.
+    takes_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -1916,6 +1918,15 @@ class AssignSplits:
     # No more splits will follow.
     complete: bool = False
     # The event that caused it, see StoryLine.
+    cause_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignSplitsTogether:
+    """Orders for several subtasks on one task manager, as if each had come in a message of its own. With one number, so that all of them count or none."""
+
+    orders: tuple[AssignSplits, ...] = ()
+    # The event that caused it, see StoryLine. The orders do not repeat it.
     cause_id: str = ""
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from lockgate_proto.messages import (
     AssignSplits,
+    AssignSplitsTogether,
     AttemptRecord,
     CancelAttempt,
     CompletedCheckpoint,
@@ -50,6 +51,7 @@ ControlBody = (
     | NotifyCheckpointAborted
     | DiscoverSplits
     | AssignSplits
+    | AssignSplitsTogether
     | PrepareJob
     | KeepCopies
     | DrainSources

@@ -252,6 +252,8 @@ def _message(body: do.ControlBody) -> str:
             return f"list the splits of {vertex}"
         case m.AssignSplits(subtask, splits):
             return f"read {_splits(len(splits))} in {_subtask(subtask)}"
+        case m.AssignSplitsTogether(orders):
+            return f"read {_splits(sum(len(order.splits) for order in orders))} in {len(orders)} subtasks"
         case m.PrepareJob():
             return "prepare to run the job"
         case m.KeepCopies(checkpoint_id=number):

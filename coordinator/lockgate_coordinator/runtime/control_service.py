@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from grpc import StatusCode
 from lockgate_common.serving.event_loop import Bell
@@ -11,6 +12,7 @@ from lockgate_common.serving.refusals import Refused
 from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.messages import (
     AssignSplits,
+    AssignSplitsTogether,
     Deploy,
     KeepCopies,
     NotifyCheckpointComplete,
@@ -30,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _REGISTER_WAIT_S = 10.0
 
-_LARGE = (Deploy, PrepareJob, KeepCopies, AssignSplits)  # their size grows with the job: a graph, state handles, splits
+_MANY_SPLITS = 200  # some 500 us to encode on the loop
 
 
 class ControlService:
@@ -120,9 +122,23 @@ async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
         notifies = isinstance(message.body, NotifyCheckpointComplete)
         if notifies:
             faults.point("before-notify")
-        await stream.send(message, large=isinstance(message.body, _LARGE))
+        await stream.send(message, large=_is_large(message.body))
         if notifies:  # the connection has taken it
             faults.point("after-notify")
+
+
+def _is_large(body: Any) -> bool:
+    """Whether encoding it would hold up the loop. The layout of a Deploy is encoded already."""
+    match body:
+        case PrepareJob() | KeepCopies():  # a graph, state handles
+            return True
+        case Deploy(restore=restore):
+            return any(state.operators or state.channels for state in restore)
+        case AssignSplits(splits=splits):
+            return len(splits) > _MANY_SPLITS
+        case AssignSplitsTogether(orders=orders):
+            return sum(len(order.splits) for order in orders) > _MANY_SPLITS
+    return False
 
 
 def _give_up(link: TaskManagerLink, registered: asyncio.Event) -> None:

@@ -47,6 +47,7 @@ from lockgate_coordinator.job.backoff import Backoff
 from lockgate_coordinator.job.job_attempts import slot_ids
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.job.job_state import Outcome
+from lockgate_coordinator.job.together import together
 from lockgate_coordinator.runtime.actor import Timer
 from lockgate_coordinator.runtime.deletions import Deletions
 from lockgate_coordinator.runtime.early_events import EarlyEvents
@@ -297,7 +298,7 @@ class JobRunner:
             story.failed(event, cause_id, error)
             raise
         event_id = story.handled(event, cause_id, wanted)
-        for effect in wanted:
+        for effect in together(wanted):
             self._do(effect, event_id)
         self._publisher.changed(at_once=any(isinstance(emit, do.Emit) for emit in wanted))
 

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 _MAX_STANDBYS = 256
 _STOP_GRACE_S = 0.5
+_COLLECTED_AFTER = (20_000, 10, 10)
+"""Objects until Python looks for garbage: what a message brings lives on, or is freed without."""
 
 
 class Coordinator:
@@ -246,6 +248,7 @@ def _run(settings: CoordinatorSettings, web: WebInterfaceFactory | None, stoppin
         coordinator = Coordinator(settings, web=web)
         coordinator.start(stopping)
         gc.freeze()  # exempts the startup objects, so that a takeover does not wait for a full collection
+        gc.set_threshold(*_COLLECTED_AFTER)
         if not stopping.is_set():
             print(
                 f"lockgate coordinator ready: id={coordinator.coordinator_id} address={coordinator.address} "

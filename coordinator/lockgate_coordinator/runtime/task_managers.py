@@ -22,6 +22,7 @@ from lockgate_common.ports import probe_tcp
 from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.session import Session
 from lockgate_proto.messages import (
+    AssignSplitsTogether,
     AttemptGone,
     AttemptId,
     AttemptProgress,
@@ -38,6 +39,7 @@ from lockgate_proto.messages import (
     TaskManagerMessage,
 )
 from lockgate_proto.release import own_release, release_problem
+from lockgate_proto.splits import orders_in
 
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.runtime.actor import Actor, Timer
@@ -74,6 +76,7 @@ class TaskManager:
     knows_term: bool = False
     away: bool = False
     grace: Timer | None = None
+    takes_batches: bool = False  # reads AssignSplitsTogether
 
 
 class Listener(Protocol):
@@ -222,6 +225,7 @@ class TaskManagers:
             register.release,
             _running(register),
             registration.token >= self._token,
+            takes_batches=register.takes_batches,
         )
         self._members[fresh.task_manager_id] = fresh
         self._releases.setdefault(fresh.release, {})[fresh.task_manager_id] = None
@@ -359,6 +363,8 @@ class TaskManagers:
         member = self._members.get(task_manager_id)
         if member is None:
             return False
+        if isinstance(body, AssignSplitsTogether) and not member.takes_batches:
+            return all(self.send(task_manager_id, order) for order in orders_in(body))
         if isinstance(body, Deploy) and body.attempt is not None:
             member.running[body.attempt] = None
         if isinstance(body, KeepCopies) and body.attempt is not None:

@@ -127,7 +127,7 @@ class TaskManagerMessage(_message.Message):
     def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., state_answer: _Optional[_Union[StateAnswer, _Mapping]] = ..., copies_kept: _Optional[_Union[CopiesKept, _Mapping]] = ..., reports: _Optional[_Union[ReportBatch, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "sequence", "acknowledged")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "assign_together", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,7 @@ class CoordinatorMessage(_message.Message):
     STORY_REQUEST_FIELD_NUMBER: _ClassVar[int]
     STATE_QUERY_FIELD_NUMBER: _ClassVar[int]
     KEEP_COPIES_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_TOGETHER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
@@ -160,9 +161,10 @@ class CoordinatorMessage(_message.Message):
     story_request: StoryRequest
     state_query: StateQuery
     keep_copies: KeepCopies
+    assign_together: AssignSplitsTogether
     sequence: int
     acknowledged: int
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., state_query: _Optional[_Union[StateQuery, _Mapping]] = ..., keep_copies: _Optional[_Union[KeepCopies, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., state_query: _Optional[_Union[StateQuery, _Mapping]] = ..., keep_copies: _Optional[_Union[KeepCopies, _Mapping]] = ..., assign_together: _Optional[_Union[AssignSplitsTogether, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("version", "revision", "oldest")
@@ -175,7 +177,7 @@ class Release(_message.Message):
     def __init__(self, version: _Optional[str] = ..., revision: _Optional[int] = ..., oldest: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation", "progress", "release")
+    __slots__ = ("exchange_address", "slots", "pid", "running", "incarnation", "progress", "release", "takes_batches")
     EXCHANGE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +185,7 @@ class Register(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    TAKES_BATCHES_FIELD_NUMBER: _ClassVar[int]
     exchange_address: str
     slots: int
     pid: int
@@ -190,7 +193,8 @@ class Register(_message.Message):
     incarnation: str
     progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
     release: Release
-    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
+    takes_batches: bool
+    def __init__(self, exchange_address: _Optional[str] = ..., slots: _Optional[int] = ..., pid: _Optional[int] = ..., running: _Optional[_Iterable[_Union[AttemptId, _Mapping]]] = ..., incarnation: _Optional[str] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., takes_batches: _Optional[bool] = ...) -> None: ...
 
 class AttemptProgress(_message.Message):
     __slots__ = ("attempt", "subtasks")
@@ -603,3 +607,11 @@ class AssignSplits(_message.Message):
     complete: bool
     cause_id: str
     def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., splits: _Optional[_Iterable[_Union[_checkpoint_pb2.SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., cause_id: _Optional[str] = ...) -> None: ...
+
+class AssignSplitsTogether(_message.Message):
+    __slots__ = ("orders", "cause_id")
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    orders: _containers.RepeatedCompositeFieldContainer[AssignSplits]
+    cause_id: str
+    def __init__(self, orders: _Optional[_Iterable[_Union[AssignSplits, _Mapping]]] = ..., cause_id: _Optional[str] = ...) -> None: ...

@@ -22,6 +22,7 @@ from lockgate_proto.codec import MalformedMessage, unknown_field
 from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import (
     AssignSplits,
+    AssignSplitsTogether,
     AttemptGone,
     AttemptId,
     AttemptProgress,
@@ -45,6 +46,7 @@ from lockgate_proto.messages import (
     SubtaskReport,
     TriggerCheckpoint,
 )
+from lockgate_proto.splits import orders_in
 
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.peers import PeerChannels
@@ -173,7 +175,8 @@ class Deployments:
             token=self._fence.highest,
             cause=getattr(body, "cause_id", ""),
         ):
-            self._take(body)
+            for order in orders_in(body) if isinstance(body, AssignSplitsTogether) else (body,):
+                self._take(order)
 
     def _take(self, body: Any) -> None:
         match body:

@@ -123,7 +123,16 @@ class TaskManager:
     def _register(self) -> Register:
         running, progress = self.deployments.running(), self.deployments.progress()
         slots, pid = self._settings.slots, os.getpid()
-        return Register(self.exchange_address, slots, pid, running, self._incarnation, progress, own_release())
+        return Register(
+            self.exchange_address,
+            slots,
+            pid,
+            running,
+            self._incarnation,
+            progress,
+            own_release(),
+            takes_batches=True,
+        )
 
     def report_copies(self, report: CopiesKept) -> None:
         """Says which copies are here. Never blocks, from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import grpc
@@ -51,10 +52,11 @@ class TestingRegistry:
         name: str = "tm",
         release: m.Release | None = own_release(),  # noqa: B008 - immutable
         token: int = TOKEN,
+        takes_batches: bool = True,
     ) -> TaskManagerLink:
         """A process with the same address and pid each time."""
         link = TaskManagerLink("test")
-        messages = m.Register("host:1", 2, 1, running, incarnation, release=release)
+        messages = m.Register("host:1", 2, 1, running, incarnation, release=release, takes_batches=takes_batches)
         self.registry.register(Registration(name, messages, link, token, acknowledged))
         return link
 
@@ -120,6 +122,16 @@ def test_of_orders_for_copies_only_the_newest_of_a_run_is_kept_for_the_next_stre
     for order in orders:
         testing.registry.send("tm", order)
     assert read(testing.connect())[1:] == [(1, m.KeepCopies()), (2, other), (3, orders[2]), (4, orders[3])]
+
+
+def test_a_task_manager_of_an_earlier_version_gets_each_order_alone(testing: TestingRegistry) -> None:
+    orders = tuple(m.AssignSplits(m.SubtaskId(RUNS, "read", index)) for index in range(2))
+    both = m.AssignSplitsTogether(orders, "c1-7")
+    new, old = testing.connect(name="new"), testing.connect(name="old", takes_batches=False)
+    assert testing.registry.send("new", both)
+    assert testing.registry.send("old", both)
+    assert read(new)[1:] == [(1, both)]
+    assert read(old)[1:] == [(number + 1, replace(order, cause_id="c1-7")) for number, order in enumerate(orders)]
 
 
 def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRegistry) -> None:

@@ -15,6 +15,7 @@ from lockgate_common.logs import JsonFormatter
 from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
     AssignSplits,
+    AssignSplitsTogether,
     AttemptGone,
     AttemptId,
     CancelAttempt,
@@ -324,11 +325,12 @@ def test_progress_is_kept_for_jobs_that_a_new_leader_may_adopt_and_for_no_other(
     attempt = AttemptId("other", "run", 1)
     manager.deployments.handle(Deploy(attempt, layout=layout(reattach, Participant("tm", "unused:1"))))
     source = SubtaskId(attempt, "read", 0)
-    manager.deployments.handle(AssignSplits(source, (SplitState("a", 0, 9),), complete=True))
+    first, last = (AssignSplits(source, (SplitState(name, 0, 9),), complete=name == "b") for name in ("a", "b"))
+    manager.deployments.handle(AssignSplitsTogether((first, last)))
     (progress,) = manager.deployments.progress()
     assert progress.attempt == attempt
     (found,) = progress.subtasks
-    assert ([split.split for split in found.assigned], found.complete) == (["a"], True)
+    assert ([split.split for split in found.assigned], found.complete) == (["a", "b"], True)
     manager.deployments.handle(CancelAttempt(attempt, "moved"))
     assert manager.deployments.progress() == (), "its subtasks may take their time to end"
 
