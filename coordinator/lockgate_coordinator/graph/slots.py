@@ -1,6 +1,6 @@
 """The cluster's slots and which job holds them.
 
-    free --SlotsRequested--> held by a job --SlotsReleased | SlotsRequested again--> free
+    free --RequestSlots--> held by a job --ReleaseSlots | RequestSlots again--> free
       \\____________________________|____________ TaskManagerRemoved ______________> gone
 
 An attempt that an earlier leader has deployed, and that still runs, has a claim on its slots: no other job gets them
@@ -68,12 +68,17 @@ class TaskManagerEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsRequested:
-    """A job wants `count` slots in place of whatever it holds or has asked for (see effects.RequestSlots).
+class RequestSlots:
+    """A job wants `count` slots; replaces its slots and its previous request.
 
-    preferred: the task manager wanted for slot i, "" where there is none; empty for a job that has never run.
-    grace_ms: how long to wait for preferred ones that are not registered yet. For the other fields see
-    effects.RequestSlots.
+    request: rises; returned in the answer. preferred: the task manager wanted for slot i, best effort, "" for any;
+    empty for a job that has never run. grace_ms: how long to wait for preferred task managers that are not registered
+    yet. avoided: task managers whose slots are used only by slots that prefer them, as long as others have any.
+    running_attempt: may be adopted where it still runs, 0 for none; running_grace_ms: how long to wait for them
+    instead, unless one that is registered does not run it (any more). addresses: (task manager id, exchange address) of
+    preferred ones; one that refuses connections is not waited for. keeps: slots in which subtasks run on; the job holds
+    all it has until the request is met, and these get their places before others. running_since: the earliest attempt
+    in which something of running_attempt began; 0: all in itself.
     """
 
     job_key: str
@@ -99,7 +104,7 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsReleased:
+class ReleaseSlots:
     """A job releases all its slots and withdraws its request."""
 
     job_key: str
@@ -111,13 +116,7 @@ class TimePassed:
 
 
 SlotEvent = (
-    TaskManagerAdded
-    | TaskManagerRemoved
-    | TaskManagerEnded
-    | SlotsRequested
-    | SlotsReleased
-    | AttemptEnded
-    | TimePassed
+    TaskManagerAdded | TaskManagerRemoved | TaskManagerEnded | RequestSlots | ReleaseSlots | AttemptEnded | TimePassed
 )
 
 
@@ -162,7 +161,7 @@ class SlotCount:
 
 @dataclass(slots=True)
 class _Waiting:
-    request: SlotsRequested
+    request: RequestSlots
     grace_until_ms: int
     attempt_until_ms: int
     wanted: frozenset[str]  # preferred task managers
@@ -219,10 +218,10 @@ class SlotPool:
                 if name not in self._task_managers:
                     for waiting in self._end_attempts_on(name):
                         waiting.absent.discard(name)
-            case SlotsReleased(job_key):
+            case ReleaseSlots(job_key):
                 self._forget(job_key)
                 self._drop_claims(job_key)
-            case SlotsRequested():
+            case RequestSlots():
                 self._request(event, now_ms)
             case AttemptEnded(name, job_key, attempt):
                 task_manager = self._task_managers.get(name)
@@ -244,7 +243,7 @@ class SlotPool:
                 claims[claim.job_key] = replace(claim, slots=claim.slots + earlier)
         return claims
 
-    def _request(self, event: SlotsRequested, now_ms: int) -> None:
+    def _request(self, event: RequestSlots, now_ms: int) -> None:
         if not event.keeps:
             self._forget(event.job_key)
         until = (now_ms + event.grace_ms, now_ms + max(event.grace_ms, event.running_grace_ms))
@@ -373,7 +372,7 @@ class SlotPool:
         """Whether a job waits for this task manager to register."""
         return any(task_manager_id in waiting.absent for waiting in self._waiting.values())
 
-    def _allocate(self, request: SlotsRequested) -> tuple[SlotOffer, ...]:
+    def _allocate(self, request: RequestSlots) -> tuple[SlotOffer, ...]:
         """Slots for one request that fits: the preferred places first, the rest spread evenly."""
         chosen: list[str | None] = [None] * request.count
         kept = frozenset(request.keeps)  # first: an heir of a lost place may be a task manager where others run on
@@ -389,7 +388,7 @@ class SlotPool:
         }
         return tuple(offers[name] for name in places)
 
-    def _spread(self, request: SlotsRequested) -> Iterator[str]:
+    def _spread(self, request: RequestSlots) -> Iterator[str]:
         """Repeatedly takes a slot of the task manager with the fewest slots of the job, then the most free ones."""
         avoided = frozenset(request.avoided)
 

@@ -41,6 +41,7 @@ from lockgate_coordinator.checkpoint.effects import (
     PersistCheckpointId,
 )
 from lockgate_coordinator.checkpoint.failures import FailureReason
+from lockgate_coordinator.graph.slots import ReleaseSlots, RequestSlots
 from lockgate_coordinator.job.trace import Starts
 
 ControlBody = (
@@ -61,37 +62,6 @@ ControlBody = (
 @dataclass(frozen=True, slots=True)
 class Recover:
     """Read the job's records and snapshot again, after a retryable RecoveryFailed. Answer: Recovered or that again."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSlots:
-    """Request `count` slots from the SlotPool; replaces the job's slots and its previous request.
-
-    request: rises; returned in SlotsOffered. preferred: the task manager wanted for slot i, best effort, "" for any.
-    grace_ms: how long to wait for preferred task managers that are not registered yet. avoided: task managers whose
-    slots are used only by slots that prefer them, as long as others have any. running_attempt: may be adopted where it
-    still runs, 0 for none; running_grace_ms: how long to wait for them instead, unless one that is registered does not
-    run it (any more). addresses: (task manager id, exchange address) of preferred ones; one that refuses
-    connections is not waited for. keeps: slots in which subtasks run on; the job holds all it has until the request
-    is met, and these get their places before others.
-    running_since: the earliest attempt in which something of running_attempt began; 0: all in itself.
-    """
-
-    request: int
-    count: int
-    preferred: tuple[str, ...] = ()
-    grace_ms: int = 0
-    avoided: tuple[str, ...] = ()
-    running_attempt: int = 0
-    running_grace_ms: int = 0
-    addresses: tuple[tuple[str, str], ...] = ()
-    keeps: tuple[int, ...] = ()
-    running_since: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseSlots:
-    """Release every slot of the job and withdraw its request."""
 
 
 @dataclass(frozen=True, slots=True)

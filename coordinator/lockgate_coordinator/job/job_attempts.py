@@ -150,17 +150,18 @@ class JobAttempts:
         is_first: the first request of this leader, which waits for the places of the last attempt.
         """
         self._request += 1
-        slots, avoided = slots_needed(self.graph), self.stragglers.avoided(now_ms)
+        key, slots, avoided = self._record.job_key, slots_needed(self.graph), self.stragglers.avoided(now_ms)
         if not is_first:
             keeps: tuple[int, ...] = ()
             if self.current is not None:
                 self.current.await_slots(now_ms)
                 keeps = self.current.execution.kept_slots()
-            return RequestSlots(self._request, slots, self.places, avoided=avoided, keeps=keeps)
+            return RequestSlots(key, self._request, slots, self.places, avoided=avoided, keeps=keeps)
         may_adopt = self._adoption is not None and self._is_known and "" not in self.places
         running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)
         oldest = min((known.attempt for known in self._stale), default=self.number)
         return RequestSlots(
+            key,
             self._request,
             slots,
             self.places,

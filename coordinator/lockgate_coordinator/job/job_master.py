@@ -490,7 +490,7 @@ class JobMaster:
             self._tear_down("the job has finished", now_ms)
         self._move(self._ending.outcome.state, now_ms)
         self._life.ended_ms = now_ms
-        self._out += [effects.ReleaseSlots(), effects.CleanUp(wanted.result.retained)]
+        self._out += [effects.ReleaseSlots(self._record.job_key), effects.CleanUp(wanted.result.retained)]
 
     def _move(self, state: m.JobState, now_ms: int) -> None:
         self._life.move(state, now_ms)

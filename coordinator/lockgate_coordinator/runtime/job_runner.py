@@ -40,7 +40,6 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.graph.destinations import Destination, destinations
-from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
 from lockgate_coordinator.job.backoff import Backoff
@@ -189,7 +188,7 @@ class JobRunner:
             self._services.send(name, CancelAttempt(attempt, "the job failed"))
         for early in self._take_early():
             self.handle(early)
-        self._services.context.slots(SlotsReleased(self.key))
+        self._services.context.slots(do.ReleaseSlots(self.key))
 
     def cancel(self) -> Future[JobState]:
         """Ends the job; answers with its state when that is certain. Fails with StoreError, Stopped. Raises Busy."""
@@ -331,7 +330,7 @@ class JobRunner:
 
     def _do(self, effect: do.Effect, event_id: str) -> None:
         """Carries out an effect. event_id: of the event that caused it."""
-        services, key = self._services, self.key
+        services = self._services
         match effect:
             case do.Send(task_manager_id, body):
                 if not services.send(task_manager_id, caused(body, event_id)):
@@ -342,10 +341,8 @@ class JobRunner:
             case do.WakeAt(at_ms):
                 self._rest()
                 self._wake = services.actor.at(at_ms, lambda: self.handle(ev.Tick()))
-            case do.RequestSlots():
-                services.context.slots(SlotsRequested(key, *dataclasses.astuple(effect)))
-            case do.ReleaseSlots():
-                services.context.slots(SlotsReleased(key))
+            case do.RequestSlots() | do.ReleaseSlots():
+                services.context.slots(effect)
             case do.AnswerSavepoint():
                 self._requests.savepoint(effect)
             case do.AnswerRescale():

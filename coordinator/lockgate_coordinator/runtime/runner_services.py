@@ -9,7 +9,7 @@ from typing import Protocol
 from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import JobStatus, StandbyStatus
 
-from lockgate_coordinator.graph.slots import SlotsReleased, SlotsRequested
+from lockgate_coordinator.graph.slots import ReleaseSlots, RequestSlots
 from lockgate_coordinator.job.effects import ControlBody
 from lockgate_coordinator.job.trace import Build
 from lockgate_coordinator.runtime.actor import Actor
@@ -28,7 +28,7 @@ class RunnerContext(Protocol):
         """The token of the grant."""
         ...
 
-    def slots(self, event: SlotsRequested | SlotsReleased) -> None:
+    def slots(self, event: RequestSlots | ReleaseSlots) -> None:
         """Passes an event to the SlotPool, which answers later."""
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from lockgate_proto.messages import CopiesKept, KeepCopies, StandbyStatus
 
-from lockgate_coordinator.graph.slots import SlotsRequested
+from lockgate_coordinator.graph.slots import RequestSlots
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.job.kept_copies import KeptCopies
 from lockgate_coordinator.job.local_copies import Copies, copies
@@ -63,7 +63,7 @@ class StandbyCopies:
         kept = self._kept.get(job_key)
         return kept.status() if kept is not None else None
 
-    def preferring(self, request: SlotsRequested) -> SlotsRequested:
+    def preferring(self, request: RequestSlots) -> RequestSlots:
         """The request, in which the heirs are wanted for lost places."""
         kept = self._kept.get(request.job_key)
         if kept is None or kept.newest is None:

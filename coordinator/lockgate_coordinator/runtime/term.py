@@ -47,12 +47,12 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.graph.slots import (
     AttemptEnded,
+    ReleaseSlots,
+    RequestSlots,
     RunningAttempt,
     SlotEvent,
     SlotPool,
     SlotsGranted,
-    SlotsReleased,
-    SlotsRequested,
     SlotsShort,
     TaskManagerAdded,
     TaskManagerEnded,
@@ -448,7 +448,7 @@ class LeaderTerm:
 
     def slots(self, event: SlotEvent) -> None:
         """Gives an event to the SlotPool and passes its answers on."""
-        if isinstance(event, SlotsRequested):
+        if isinstance(event, RequestSlots):
             event = self._copies.preferring(event)
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
@@ -462,7 +462,7 @@ class LeaderTerm:
                     self._pool_timer = self.services.actor.at(at_ms, lambda: self.slots(TimePassed()))
                 case _:
                     assert_never(effect)
-        if isinstance(event, SlotsRequested) and event.addresses:
+        if isinstance(event, RequestSlots) and event.addresses:
             until_ms = monotonic_ms() + max(event.grace_ms, event.running_grace_ms)
             self._absent.look_for(event.addresses, until_ms)
 
@@ -475,7 +475,7 @@ class LeaderTerm:
         if runner is not None:
             runner.tell(event)
         else:
-            self.slots(SlotsReleased(job_key))
+            self.slots(ReleaseSlots(job_key))
 
     def _free_slots(self) -> dict[str, int]:
         return {found.task_manager_id: found.free_slots for found in self._pool.task_managers()}

@@ -16,8 +16,6 @@ from lockgate_coordinator.graph.slots import (
     SlotEvent,
     SlotPool,
     SlotsGranted,
-    SlotsReleased,
-    SlotsRequested,
     SlotsShort,
     TaskManagerAdded,
     TaskManagerRemoved,
@@ -49,7 +47,7 @@ from lockgate_proto.messages import (
 )
 
 from tests.layouts import places
-from tests.unit.coordinator.jobs import DIRECTORY, JOB, RECORD, SUBTASKS, ack, source_state, subtask, word_count
+from tests.unit.coordinator.jobs import DIRECTORY, RECORD, SUBTASKS, ack, source_state, subtask, word_count
 
 GRAPH = word_count(checkpoints=CheckpointOptions(interval_ms=100, timeout_ms=2_000, tolerable_failures=2, retained=2))
 ENDED = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
@@ -121,10 +119,8 @@ class JobMasterMachine(RuleBasedStateMachine):
     def carry_out(self, effect: effects.Effect) -> None:
         if isinstance(effect, effects.Send):
             self.sent(effect.task_manager_id, effect.body)
-        elif isinstance(effect, effects.RequestSlots):
-            self.slots(SlotsRequested(JOB, effect.request, effect.count, effect.preferred, effect.grace_ms))
-        elif isinstance(effect, effects.ReleaseSlots):
-            self.slots(SlotsReleased(JOB))
+        elif isinstance(effect, effects.RequestSlots | effects.ReleaseSlots):
+            self.slots(effect)
         elif isinstance(effect, effects.AnswerSavepoint):
             self.savepoints[effect.request_id] += 1
             assert self.savepoints[effect.request_id] == 1, "answered twice"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.graph.slots import (
+    ReleaseSlots,
+    RequestSlots,
     SlotEvent,
     SlotPool,
     SlotsGranted,
-    SlotsReleased,
-    SlotsRequested,
     TaskManagerAdded,
     TaskManagerRemoved,
     TimePassed,
@@ -94,8 +94,8 @@ NAMES, JOBS = st.sampled_from("abc"), st.sampled_from(["j", "k", "l"])
 SLOT_EVENTS: st.SearchStrategy[SlotEvent] = st.one_of(
     st.builds(TaskManagerAdded, NAMES, st.just("host:1"), st.integers(0, 4)),
     st.builds(TaskManagerRemoved, NAMES),
-    st.builds(SlotsRequested, JOBS, st.integers(1, 9), st.integers(1, 5), st.tuples(NAMES, NAMES), st.integers(0, 9)),
-    st.builds(SlotsReleased, JOBS),
+    st.builds(RequestSlots, JOBS, st.integers(1, 9), st.integers(1, 5), st.tuples(NAMES, NAMES), st.integers(0, 9)),
+    st.builds(ReleaseSlots, JOBS),
     st.builds(TimePassed),
 )
 
@@ -103,11 +103,11 @@ SLOT_EVENTS: st.SearchStrategy[SlotEvent] = st.one_of(
 @given(st.lists(SLOT_EVENTS, max_size=40))
 def test_slots_are_never_granted_twice_and_no_job_waits_that_could_run(script: list[SlotEvent]) -> None:
     pool = SlotPool()
-    waiting: dict[str, SlotsRequested] = {}
+    waiting: dict[str, RequestSlots] = {}
     for now, event in enumerate(script):
-        if isinstance(event, SlotsRequested):
+        if isinstance(event, RequestSlots):
             waiting[event.job_key] = event
-        elif isinstance(event, SlotsReleased):
+        elif isinstance(event, ReleaseSlots):
             waiting.pop(event.job_key, None)
         for effect in pool.handle(event, now):
             if isinstance(effect, SlotsGranted):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from lockgate_coordinator.graph.slots import (
     AttemptEnded,
+    ReleaseSlots,
+    RequestSlots,
     RunningAttempt,
     SlotEffect,
     SlotPool,
     SlotsGranted,
-    SlotsReleased,
-    SlotsRequested,
     SlotsShort,
     TaskManagerAdded,
     TaskManagerEnded,
@@ -37,35 +37,35 @@ def places(effects: list[SlotEffect]) -> dict[str, list[str]]:
 
 
 def test_slots_are_spread_evenly() -> None:
-    assert places(pool(a=4, b=4).handle(SlotsRequested("j", 1, 4), 0)) == {"j": ["a", "b", "a", "b"]}
+    assert places(pool(a=4, b=4).handle(RequestSlots("j", 1, 4), 0)) == {"j": ["a", "b", "a", "b"]}
 
 
 def test_the_emptier_task_manager_comes_first() -> None:
     cluster = pool(a=2, b=2)
-    cluster.handle(SlotsRequested("j", 1, 1), 0)
-    assert places(cluster.handle(SlotsRequested("k", 1, 1), 0)) == {"k": ["b"]}
+    cluster.handle(RequestSlots("j", 1, 1), 0)
+    assert places(cluster.handle(RequestSlots("k", 1, 1), 0)) == {"k": ["b"]}
 
 
 def test_preferred_places_are_kept_slot_by_slot() -> None:
-    request = SlotsRequested("j", 1, 3, preferred=("b", "", "b"))
+    request = RequestSlots("j", 1, 3, preferred=("b", "", "b"))
     assert places(pool(a=2, b=2).handle(request, 0)) == {"j": ["b", "a", "b"]}
 
 
 def test_a_job_that_keeps_its_slots_while_it_waits_loses_none_and_gets_them_again() -> None:
     cluster = pool(a=2, b=2)
-    cluster.handle(SlotsRequested("j", 1, 4), 0)
+    cluster.handle(RequestSlots("j", 1, 4), 0)
     cluster.handle(TaskManagerRemoved("b"), 0)
-    assert places(cluster.handle(SlotsRequested("j", 2, 4, ("a", "", "a", ""), keeps=(0, 2)), 0)) == {}
-    assert places(cluster.handle(SlotsRequested("other", 1, 1), 0)) == {}, "its subtasks still run there"
+    assert places(cluster.handle(RequestSlots("j", 2, 4, ("a", "", "a", ""), keeps=(0, 2)), 0)) == {}
+    assert places(cluster.handle(RequestSlots("other", 1, 1), 0)) == {}, "its subtasks still run there"
     assert places(cluster.handle(TaskManagerAdded("c", "c:1", 2), 0)) == {"j": ["a", "c", "a", "c"]}
 
 
 def test_an_heir_where_subtasks_run_on_does_not_take_their_slots() -> None:
     """Standby copies of lost slots 0 and 1 are on b, which has one slot beside those of 2 and 3."""
     cluster = pool(a=3, b=3)
-    cluster.handle(SlotsRequested("j", 1, 4, ("a", "a", "b", "b")), 0)
+    cluster.handle(RequestSlots("j", 1, 4, ("a", "a", "b", "b")), 0)
     cluster.handle(TaskManagerRemoved("a"), 0)
-    cluster.handle(SlotsRequested("j", 2, 4, ("b", "b", "b", "b"), keeps=(2, 3)), 0)
+    cluster.handle(RequestSlots("j", 2, 4, ("b", "b", "b", "b"), keeps=(2, 3)), 0)
     assert places(cluster.handle(TaskManagerAdded("c", "c:1", 3), 0)) == {"j": ["b", "c", "b", "b"]}
 
 
@@ -73,22 +73,22 @@ def test_a_job_that_runs_in_two_attempts_claims_the_slots_of_both() -> None:
     cluster = pool()
     running = (RunningAttempt("j", 1, 1), RunningAttempt("j", 2, 1))
     cluster.handle(TaskManagerAdded("a", "a:1", 2, running=running), 0)
-    assert places(cluster.handle(SlotsRequested("other", 1, 1), 0)) == {}
-    assert places(cluster.handle(SlotsRequested("j", 1, 2, ("a", "a"), running_attempt=2), 0)) == {"j": ["a", "a"]}
+    assert places(cluster.handle(RequestSlots("other", 1, 1), 0)) == {}
+    assert places(cluster.handle(RequestSlots("j", 1, 2, ("a", "a"), running_attempt=2), 0)) == {"j": ["a", "a"]}
 
 
 def test_a_preferred_place_that_is_full_or_lost_is_replaced() -> None:
     cluster = pool(a=1, b=2)
-    cluster.handle(SlotsRequested("k", 1, 1, preferred=("a",)), 0)
-    assert places(cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "gone")), 0)) == {"j": ["b", "b"]}
+    cluster.handle(RequestSlots("k", 1, 1, preferred=("a",)), 0)
+    assert places(cluster.handle(RequestSlots("j", 1, 2, preferred=("a", "gone")), 0)) == {"j": ["b", "b"]}
 
 
 def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None:
     cluster = pool(a=2)
-    cluster.handle(SlotsRequested("runs", 1, 1), 0)
-    cluster.handle(SlotsRequested("waits", 1, 2), 0)
+    cluster.handle(RequestSlots("runs", 1, 1), 0)
+    cluster.handle(RequestSlots("waits", 1, 2), 0)
     cluster.handle(TaskManagerRemoved("a"), 10)
-    assert cluster.handle(SlotsRequested("runs", 2, 1, preferred=("",)), 20) == [SlotsShort("runs", 2, 0, 0)]
+    assert cluster.handle(RequestSlots("runs", 2, 1, preferred=("",)), 20) == [SlotsShort("runs", 2, 0, 0)]
     back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 30)
     assert places(back) == {"runs": ["a"]}
     assert back[1:] == [SlotsShort("waits", 1, 1, 1)]
@@ -96,71 +96,71 @@ def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None
 
 def test_no_new_job_gets_the_slots_for_which_a_job_that_has_run_waits() -> None:
     cluster = SlotPool()
-    cluster.handle(SlotsRequested("new", 1, 2), 0)
-    cluster.handle(SlotsRequested("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
+    cluster.handle(RequestSlots("new", 1, 2), 0)
+    cluster.handle(RequestSlots("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
     assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsShort("new", 1, 1, 1), WakePool(500)]
     assert places(cluster.handle(TimePassed(), 500)) == {"ran": ["a"]}
 
 
 def test_the_grace_period_waits_for_preferred_task_managers() -> None:
     cluster = pool(a=2)
-    request = SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500)
+    request = RequestSlots("j", 1, 2, preferred=("a", "b"), grace_ms=500)
     assert cluster.handle(request, 100) == [WakePool(600)]
     assert places(cluster.handle(TaskManagerAdded("b", "b:1", 2), 120)) == {"j": ["a", "b"]}
 
 
 def test_after_the_grace_period_any_free_task_manager_is_used() -> None:
     cluster = pool(a=2)
-    cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "b"), grace_ms=500), 100)
+    cluster.handle(RequestSlots("j", 1, 2, preferred=("a", "b"), grace_ms=500), 100)
     assert not places(cluster.handle(TimePassed(), 599))
     assert places(cluster.handle(TimePassed(), 600)) == {"j": ["a", "a"]}
 
 
 def test_a_shortage_is_reported_with_numbers_and_again_only_when_they_change() -> None:
     cluster = pool(a=1)
-    assert cluster.handle(SlotsRequested("j", 1, 3), 0) == [SlotsShort("j", 1, 1, 1)]
+    assert cluster.handle(RequestSlots("j", 1, 3), 0) == [SlotsShort("j", 1, 1, 1)]
     assert cluster.handle(TimePassed(), 1) == []
     assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsShort("j", 1, 2, 2)]
 
 
 def test_a_job_that_is_too_large_blocks_no_other() -> None:
     cluster = pool(a=2)
-    cluster.handle(SlotsRequested("large", 1, 9), 0)
-    assert places(cluster.handle(SlotsRequested("small", 1, 2), 0)) == {"small": ["a", "a"]}
+    cluster.handle(RequestSlots("large", 1, 9), 0)
+    assert places(cluster.handle(RequestSlots("small", 1, 2), 0)) == {"small": ["a", "a"]}
 
 
 def test_waiting_jobs_are_served_in_order_of_arrival() -> None:
     cluster = pool()
-    cluster.handle(SlotsRequested("first", 1, 1), 0)
-    cluster.handle(SlotsRequested("second", 1, 1), 0)
+    cluster.handle(RequestSlots("first", 1, 1), 0)
+    cluster.handle(RequestSlots("second", 1, 1), 0)
     assert places(cluster.handle(TaskManagerAdded("a", "a:1", 1), 0)) == {"first": ["a"]}
 
 
 def test_released_slots_go_to_waiting_jobs() -> None:
     cluster = pool(a=1)
-    cluster.handle(SlotsRequested("j", 1, 1), 0)
-    cluster.handle(SlotsRequested("k", 1, 1), 0)
-    assert places(cluster.handle(SlotsReleased("j"), 0)) == {"k": ["a"]}
+    cluster.handle(RequestSlots("j", 1, 1), 0)
+    cluster.handle(RequestSlots("k", 1, 1), 0)
+    assert places(cluster.handle(ReleaseSlots("j"), 0)) == {"k": ["a"]}
     assert cluster.held_by("k") == {"a": 1}
 
 
 def test_a_new_request_replaces_the_jobs_slots() -> None:
     cluster = pool(a=2)
-    cluster.handle(SlotsRequested("j", 1, 2), 0)
-    assert places(cluster.handle(SlotsRequested("j", 2, 2), 0)) == {"j": ["a", "a"]}
+    cluster.handle(RequestSlots("j", 1, 2), 0)
+    assert places(cluster.handle(RequestSlots("j", 2, 2), 0)) == {"j": ["a", "a"]}
     assert cluster.free_slots == 0
 
 
 def test_a_withdrawn_request_is_forgotten() -> None:
     cluster = pool()
-    cluster.handle(SlotsRequested("j", 1, 1), 0)
-    cluster.handle(SlotsReleased("j"), 0)
+    cluster.handle(RequestSlots("j", 1, 1), 0)
+    cluster.handle(ReleaseSlots("j"), 0)
     assert cluster.handle(TaskManagerAdded("a", "a:1", 1), 0) == []
 
 
 def test_slots_of_a_lost_task_manager_are_removed() -> None:
     cluster = pool(a=2, b=2)
-    cluster.handle(SlotsRequested("j", 1, 4), 0)
+    cluster.handle(RequestSlots("j", 1, 4), 0)
     cluster.handle(TaskManagerRemoved("b"), 0)
     assert [task_manager.task_manager_id for task_manager in cluster.task_managers()] == ["a"]
     assert cluster.free_slots == 0
@@ -170,7 +170,7 @@ def test_slots_of_a_lost_task_manager_are_removed() -> None:
 
 def test_registering_again_keeps_the_used_slots() -> None:
     cluster = pool(a=2)
-    cluster.handle(SlotsRequested("j", 1, 2), 0)
+    cluster.handle(RequestSlots("j", 1, 2), 0)
     cluster.handle(TaskManagerAdded("a", "a:2", 2), 0)
     assert [(task_manager.exchange_address, task_manager.free_slots) for task_manager in cluster.task_managers()] == [
         ("a:2", 0)
@@ -189,18 +189,18 @@ def test_without_task_managers_nothing_is_too_large_yet() -> None:
 
 def test_an_avoided_task_manager_comes_last_but_keeps_subtasks_that_prefer_it() -> None:
     cluster = pool(a=2, b=2, c=1)
-    request = SlotsRequested("j", 1, 4, preferred=("a",), avoided=("a",))
+    request = RequestSlots("j", 1, 4, preferred=("a",), avoided=("a",))
     assert places(cluster.handle(request, 0)) == {"j": ["a", "b", "c", "b"]}
-    assert places(cluster.handle(SlotsRequested("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
+    assert places(cluster.handle(RequestSlots("k", 1, 1, avoided=("a",)), 0)) == {"k": ["a"]}
 
 
 def test_slots_without_a_waiting_job_are_spare() -> None:
     cluster = pool(a=2, b=2)
-    cluster.handle(SlotsRequested("j", 1, 2, preferred=("a", "a")), 0)
+    cluster.handle(RequestSlots("j", 1, 2, preferred=("a", "a")), 0)
     assert [(spare.task_manager_id, spare.free_slots) for spare in cluster.spares("j")] == [("b", 2)]
-    cluster.handle(SlotsRequested("huge", 1, 9), 0)
+    cluster.handle(RequestSlots("huge", 1, 9), 0)
     assert cluster.spares("j"), "it would not fit either if this job gave everything back"
-    cluster.handle(SlotsRequested("large", 1, 3), 0)
+    cluster.handle(RequestSlots("large", 1, 3), 0)
     assert not cluster.spares("j"), "it would take what this job gives back"
 
 
@@ -213,14 +213,14 @@ def test_slots_of_an_attempt_that_still_runs_go_to_no_other_job_before_its_own_h
     """Whoever comes first: a job whose records are read sooner, and which has waited long enough for its own places."""
     cluster = SlotPool()
     cluster.handle(_running(slow=3), 0)
-    cluster.handle(SlotsRequested("quick", 1, 2, preferred=("gone", "gone"), grace_ms=500), 0)
+    cluster.handle(RequestSlots("quick", 1, 2, preferred=("gone", "gone"), grace_ms=500), 0)
     assert cluster.handle(TimePassed(), 500) == []
     assert cluster.free_slots == 1
-    assert places(cluster.handle(SlotsRequested("slow", 1, 1, preferred=("a",), running_attempt=3), 900)) == {
+    assert places(cluster.handle(RequestSlots("slow", 1, 1, preferred=("a",), running_attempt=3), 900)) == {
         "slow": ["a"]
     }
     assert cluster.held_by("slow") == {"a": 1}
-    assert places(cluster.handle(SlotsReleased("slow"), 950)) == {"quick": ["a", "a"]}
+    assert places(cluster.handle(ReleaseSlots("slow"), 950)) == {"quick": ["a", "a"]}
 
 
 def test_the_claim_of_an_attempt_that_has_ended_is_over() -> None:
@@ -232,14 +232,14 @@ def test_the_claim_of_an_attempt_that_has_ended_is_over() -> None:
     cluster.handle(AttemptEnded("a", "slow", 3), 0)
     assert cluster.free_slots == 2
     cluster.handle(_running(slow=3), 0)
-    cluster.handle(SlotsReleased("slow"), 0)
+    cluster.handle(ReleaseSlots("slow"), 0)
     assert cluster.free_slots == 2
 
 
 def test_a_job_that_holds_slots_has_no_claim_to_others() -> None:
     """Its earlier attempt is reported by a task manager that was away: it is being cancelled there."""
     cluster = pool(b=1)
-    cluster.handle(SlotsRequested("j", 1, 1), 0)
+    cluster.handle(RequestSlots("j", 1, 1), 0)
     cluster.handle(_running(j=3), 0)
     assert cluster.free_slots == 2
 
@@ -249,7 +249,7 @@ def test_a_job_waits_longer_for_its_task_managers_only_while_its_attempt_may_go_
     found: dict[str, int], until_ms: int
 ) -> None:
     cluster = pool(c=4)
-    wanted = SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000)
+    wanted = RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000)
     cluster.handle(wanted, 0)
     assert cluster.handle(_running(**found), 10) == [WakePool(until_ms)]
     assert not places(cluster.handle(TimePassed(), until_ms - 1))
@@ -260,28 +260,28 @@ def test_a_job_waits_longer_for_its_task_managers_only_while_its_attempt_may_go_
 def test_an_attempt_may_go_on_where_a_part_of_it_began_earlier(number: int, until_ms: int) -> None:
     cluster = pool(c=4)
     running = {"running_attempt": 3, "running_grace_ms": 2_000, "running_since": 2}
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, **running), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, **running), 0)
     assert cluster.handle(_running(j=number), 10) == [WakePool(until_ms)]
 
 
 def test_a_job_does_not_wait_longer_once_its_attempt_has_ended_on_one_of_them() -> None:
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert places(cluster.handle(AttemptEnded("a", "j", 3), 700)) == {"j": ["a", "c"]}
 
 
 def test_a_job_does_not_wait_longer_once_one_of_them_has_been_lost() -> None:
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert cluster.handle(TaskManagerRemoved("b"), 100) == [WakePool(500)]
 
 
 def test_a_job_does_not_wait_at_all_for_a_task_manager_whose_process_has_ended() -> None:
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert cluster.awaits("b")
     assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["a", "c"]}
     assert not cluster.awaits("b")
@@ -289,7 +289,7 @@ def test_a_job_does_not_wait_at_all_for_a_task_manager_whose_process_has_ended()
 
 def test_a_job_goes_on_waiting_for_others_that_have_not_ended_but_not_for_its_attempt() -> None:
     cluster = pool(c=4)
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert cluster.handle(TaskManagerEnded("b"), 20) == [WakePool(500)]
     assert cluster.awaits("a")
     assert places(cluster.handle(_running(j=3), 100)) == {"j": ["a", "c"]}
@@ -298,7 +298,7 @@ def test_a_job_goes_on_waiting_for_others_that_have_not_ended_but_not_for_its_at
 def test_the_end_of_an_earlier_process_says_nothing_about_one_that_is_registered() -> None:
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
-    cluster.handle(SlotsRequested("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert not cluster.awaits("a")
     assert cluster.handle(TaskManagerEnded("a"), 20) == [WakePool(2_000)]
 
@@ -306,7 +306,7 @@ def test_the_end_of_an_earlier_process_says_nothing_about_one_that_is_registered
 def test_the_next_request_waits_again_for_a_task_manager_that_had_ended() -> None:
     """Its supervisor may have started it again: evidence is for those who wait when it is found."""
     cluster = pool(c=4)
-    wanted = SlotsRequested("j", 1, 1, ("b",), grace_ms=500)
+    wanted = RequestSlots("j", 1, 1, ("b",), grace_ms=500)
     cluster.handle(wanted, 0)
     assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["c"]}
     cluster.handle(wanted, 30)

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 import pytest
 from lockgate_coordinator.graph.slots import (
+    RequestSlots,
     RunningAttempt,
     SlotOffer,
     SlotPool,
     SlotsGranted,
-    SlotsRequested,
     TaskManagerAdded,
 )
 from lockgate_coordinator.job import effects, events
@@ -147,7 +147,7 @@ class WaitingPool:
         self.pool = SlotPool()
         self.count = slots // A_TASK_MANAGER
         preferred = tuple(f"tm-{index // A_TASK_MANAGER}" for index in range(slots))
-        self.last = self.pool.handle(SlotsRequested("words", 1, slots, preferred, 500, (), 1, 2_000), 0)
+        self.last = self.pool.handle(RequestSlots("words", 1, slots, preferred, 500, (), 1, 2_000), 0)
 
     def give(self, event: TaskManagerAdded) -> object:
         """One task manager registers."""

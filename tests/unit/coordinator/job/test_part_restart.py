@@ -49,7 +49,7 @@ from lockgate_proto.messages import (
 
 from tests.layouts import places
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import FILES, SUBTASKS, ack, attempt, forward, source_state, subtask, word_count
+from tests.unit.coordinator.jobs import FILES, JOB, SUBTASKS, ack, attempt, forward, source_state, subtask, word_count
 
 NEW = (SlotOffer("tm-a", "a:1"), SlotOffer("tm-c", "c:1"))
 LOST = (("read", 1), ("count", 1))
@@ -97,7 +97,7 @@ def test_only_what_is_lost_is_deployed_and_nothing_is_cancelled() -> None:
     driver = running()
     lose(driver)
     assert (driver.sent(CancelAttempt), driver.state) == ([], JobState.RESTARTING)
-    assert request(driver) == effects.RequestSlots(2, 2, ("tm-a", ""), keeps=(0,))
+    assert request(driver) == effects.RequestSlots(JOB, 2, 2, ("tm-a", ""), keeps=(0,))
     assert driver.offer(2, NEW).record.slot_attempts == (1, 2)
     driver.give(events.AttemptPersisted(2))
     views = driver.master.status().subtasks

@@ -59,7 +59,7 @@ def test_an_event_names_its_cause(event: ev.Event, cause: str) -> None:
 
 def test_an_answer_of_the_slots_is_caused_by_its_request() -> None:
     story = _story()
-    asked = story.handled(ev.Recovered(None, (), None, 1), "client", [do.RequestSlots(1, 2)])
+    asked = story.handled(ev.Recovered(None, (), None, 1), "client", [do.RequestSlots("words", 1, 2)])
     story.handled(ev.SlotsOffered(1, ()), "", [do.PersistAttempt(m.AttemptRecord(1))])
     assert story.lines()[0][-1].cause_id == asked
 
@@ -67,7 +67,7 @@ def test_an_answer_of_the_slots_is_caused_by_its_request() -> None:
 def test_a_timer_begins_a_chain_and_names_the_event_that_set_it() -> None:
     story = _story()
     failed = story.handled(ev.TaskManagerLost("tm-0", "it died"), "", [do.WakeAt(9)])
-    story.handled(ev.Tick(), "", [do.RequestSlots(2, 2)])
+    story.handled(ev.Tick(), "", [do.RequestSlots("words", 2, 2)])
     line = story.lines()[0][-1]
     assert (line.cause_id, line.event) == ("timer", f"a timer is due, set by {failed}")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
-from lockgate_coordinator.graph.slots import SlotsRequested
+from lockgate_coordinator.graph.slots import RequestSlots
 from lockgate_coordinator.job import local_copies
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.runtime.standby_copies import StandbyCopies
@@ -96,7 +96,7 @@ def test_at_the_end_all_drop_it_also_where_this_leader_has_ordered_nothing() -> 
 
 def test_a_lost_place_is_requested_from_its_heir() -> None:
     term = running()
-    request = SlotsRequested(Term.key, 1, 2, ("", "tm-b"))
+    request = RequestSlots(Term.key, 1, 2, ("", "tm-b"))
     assert term.copies.preferring(request) == request, "there are no copies yet"
     term.complete()
     assert term.copies.preferring(request).preferred == ("tm-c", "tm-b")
