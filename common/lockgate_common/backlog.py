@@ -1,4 +1,4 @@
-"""What the sources of a job have found and not read yet, out of what their subtasks report. Pure."""
+"""What the sources of a job have found and not read yet. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from lockgate_common.amounts import counted, size_text
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Records, bytes of files, and splits (files, partitions) that are not read to their ends. None: not known."""
+    """In the units that a source knows; None: not known.
+
+    records: some may be positions without a record; bytes: of files; splits: files, partitions and the like that are
+    not read to their known ends.
+    """
 
     records: int | None = None
     bytes: int | None = None

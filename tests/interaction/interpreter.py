@@ -21,6 +21,7 @@ from lockgate_ha.election import LeaderElection
 from lockgate_ha.errors import StoreError
 from lockgate_ha.store import Operation
 from lockgate_proto.messages import AttemptId, AttemptProgress, CheckpointKind, CheckpointMode, JobEvent, SubtaskId
+from lockgate_taskmanager.barrier.events import Aligned, AlignmentAborted, Overtaken
 from lockgate_taskmanager.barrier.handler import BarrierHandler
 from lockgate_taskmanager.barrier.tracker import BarrierTracker
 from lockgate_taskmanager.task.machine import SubtaskMachine
@@ -63,7 +64,7 @@ PEERS = {
         "uploads": "UploadDone UploadFailed StartUpload DropSnapshot",
         "outputs": "ForwardBarrier ForwardEnd",
         "inputs": "BarrierArrived InputEnded ElementArrived Hold Release RecordChannels",
-        "barriers": "BarrierAligned BarrierOvertook AlignmentLost StopAlignment",
+        "barriers": "StopAlignment",
         "subtask": "Aligned Overtaken AlignmentAborted AllInputsEnded",
         "clock": "Tick",
     }.items()
@@ -192,7 +193,8 @@ class Trace:
         report = getattr(event, "report", event)  # of TaskManagerReport
         if not wanted and ROUTINE & {type(event).__name__, type(report).__name__}:
             return
-        lines = [f"{who} <- {_peer(event)}: {described(event)}"]
+        sender = "barriers" if isinstance(event, Aligned | Overtaken | AlignmentAborted) else _peer(event)
+        lines = [f"{who} <- {sender}: {described(event)}"]
         lines += [f"    -> {_peer(effect)}: {described(effect)}" for effect in wanted]
         self.write(kind, *lines)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
@@ -31,7 +32,6 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.state.chains import Chain, Chains
 from lockgate_taskmanager.task.program import (
     AtWork,
-    Backlog,
     Batch,
     DataError,
     Emission,

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from lockgate_coordinator.graph.slots import RequestSlots, SlotEffect, SlotEvent, SlotPool, SlotsGranted
+from lockgate_coordinator.graph.slots import RequestSlots, SlotEffect, SlotEvent, SlotPool, SlotsOffered
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import SHARE, of_today
@@ -253,7 +253,7 @@ def test_a_job_does_not_wait_for_a_task_manager_that_died_with_the_leader() -> N
         if isinstance(event, RequestSlots) and event.running_grace_ms:
             begun[0] = now_ms
         found = handle(self, event, now_ms)
-        if begun[0] and any(isinstance(effect, SlotsGranted) for effect in found):
+        if begun[0] and any(isinstance(effect, SlotsOffered) for effect in found):
             waits.append(now_ms - begun[0])
             begun[0] = 0
         return found

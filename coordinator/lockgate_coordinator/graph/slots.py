@@ -121,8 +121,8 @@ SlotEvent = (
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsGranted:
-    """The job holds these slots now; slot i is for subtask i of every vertex."""
+class SlotsOffered:
+    """The job holds these slots now; slot i is for subtask i of every vertex. Stale requests are ignored."""
 
     job_key: str
     request: int
@@ -130,8 +130,8 @@ class SlotsGranted:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsShort:
-    """The job has to wait; repeated when the numbers change."""
+class SlotsMissing:
+    """The job has to wait; repeated when the numbers change. Display only."""
 
     job_key: str
     request: int
@@ -146,7 +146,7 @@ class WakePool:
     at_ms: int
 
 
-SlotEffect = SlotsGranted | SlotsShort | WakePool
+SlotEffect = SlotsOffered | SlotsMissing | WakePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,15 @@ class SlotCount:
     exchange_address: str
     slots: int
     free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A task manager with free slots, and their number."""
+
+    task_manager_id: str
+    exchange_address: str  # host:port
+    slots: int
 
 
 @dataclass(slots=True)
@@ -268,7 +277,7 @@ class SlotPool:
         known = self._task_managers.get(task_manager_id)
         return known.free if known is not None else 0
 
-    def spares(self, job_key: str) -> tuple[SlotCount, ...]:
+    def spares(self, job_key: str) -> tuple[Spare, ...]:
         """Task managers with free slots that the job would get if it requested its slots again with some of these.
 
         Empty when the slots that it releases for a moment would go to a job that waits.
@@ -276,7 +285,11 @@ class SlotPool:
         within_reach = self.free_slots + sum(self.held_by(job_key).values())
         if any(waiting.request.count <= within_reach for key, waiting in self._waiting.items() if key != job_key):
             return ()
-        return tuple(task_manager for task_manager in self.task_managers() if task_manager.free_slots > 0)
+        return tuple(
+            Spare(name, task_manager.address, task_manager.free)
+            for name, task_manager in sorted(self._task_managers.items())
+            if task_manager.free > 0
+        )
 
     def held_by(self, job_key: str) -> dict[str, int]:
         """Task manager id to the number of slots that the job holds there."""
@@ -356,11 +369,11 @@ class SlotPool:
                 numbers = (free, len(self._task_managers))
                 if waiting.reported != numbers:
                     waiting.reported = numbers
-                    effects.append(SlotsShort(job_key, request.request, *numbers))
+                    effects.append(SlotsMissing(job_key, request.request, *numbers))
             elif now_ms >= waiting.until_ms or not waiting.absent:
                 self._forget(job_key)
                 self._drop_claims(job_key)
-                effects.append(SlotsGranted(job_key, request.request, self._allocate(request)))
+                effects.append(SlotsOffered(job_key, request.request, self._allocate(request)))
             else:
                 kept += max(0, request.count - own)
         graces = [waiting.until_ms for waiting in self._waiting.values() if waiting.until_ms > now_ms]

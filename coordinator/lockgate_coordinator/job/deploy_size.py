@@ -18,7 +18,7 @@ from lockgate_proto.rpc import MAX_MESSAGE_BYTES
 from lockgate_coordinator.checkpoint.handles import all_handles
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_coordinator.graph.shape import slots_needed
-from lockgate_coordinator.graph.slots import RequestSlots, SlotOffer, SlotPool, SlotsGranted, TaskManagerAdded
+from lockgate_coordinator.graph.slots import RequestSlots, SlotOffer, SlotPool, SlotsOffered, TaskManagerAdded
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, redistribute
 
 ENVELOPE_BYTES = 1024
@@ -77,6 +77,6 @@ def start_problem(graph: JobGraph, metadata: CheckpointMetadata, task_manager_sl
     for number, slots in enumerate(task_manager_slots):
         pool.handle(TaskManagerAdded(str(number), "", slots), 0)
     for answer in pool.handle(RequestSlots("", 1, slots_needed(graph)), 0):
-        if isinstance(answer, SlotsGranted):
+        if isinstance(answer, SlotsOffered):
             return deploy_problem(graph, metadata, [slot.task_manager_id for slot in answer.slots])
     return ""

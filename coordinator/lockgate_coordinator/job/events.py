@@ -38,7 +38,7 @@ from lockgate_coordinator.checkpoint.events import (
     Suspended,
     Tick,
 )
-from lockgate_coordinator.graph.slots import SlotOffer
+from lockgate_coordinator.graph.slots import SlotOffer, SlotsMissing, SlotsOffered, Spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +74,6 @@ class RecoveryFailed:
     attempt: AttemptRecord | None = None
     completed: tuple[CompletedCheckpoint, ...] = ()
     next_checkpoint_id: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SlotsOffered:
-    """Answer to RequestSlots(request): slot i is where subtask i of every vertex goes. Stale requests are ignored."""
-
-    request: int
-    slots: tuple[SlotOffer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SlotsMissing:
-    """RequestSlots(request) cannot be met for now. May be repeated when the numbers change. Display only."""
-
-    request: int
-    free_slots: int
-    task_managers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +201,6 @@ class Gone:
 
     task_manager_id: str
     gone: AttemptGone
-
-
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """A task manager with free slots."""
-
-    task_manager_id: str
-    exchange_address: str  # host:port
-    slots: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,8 @@ from lockgate_coordinator.graph.slots import (
     RunningAttempt,
     SlotEvent,
     SlotPool,
-    SlotsGranted,
-    SlotsShort,
+    SlotsMissing,
+    SlotsOffered,
     TaskManagerAdded,
     TaskManagerEnded,
     TaskManagerRemoved,
@@ -405,8 +405,7 @@ class LeaderTerm:
 
     def _spares(self, job_key: str) -> tuple[ev.Spare, ...]:
         runner = self.jobs.get(job_key)
-        found = self._pool.spares(job_key) if runner is not None and runner.wants_spares else ()
-        return tuple(ev.Spare(spare.task_manager_id, spare.exchange_address, spare.free_slots) for spare in found)
+        return self._pool.spares(job_key) if runner is not None and runner.wants_spares else ()
 
     def story(self, job_key: str, run_id: str = "") -> Future[StoryParts] | None:
         """A job's story as far as it was kept; None for an unknown job. run_id: of one that ended before."""
@@ -452,10 +451,8 @@ class LeaderTerm:
             event = self._copies.preferring(event)
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
-                case SlotsGranted(job_key, request, slots):
-                    self._notify(job_key, ev.SlotsOffered(request, slots))
-                case SlotsShort(job_key, request, free_slots, task_managers):
-                    self._notify(job_key, ev.SlotsMissing(request, free_slots, task_managers))
+                case SlotsOffered(job_key) | SlotsMissing(job_key):
+                    self._notify(job_key, effect)
                 case WakePool(at_ms):
                     if self._pool_timer is not None:
                         self._pool_timer.cancel()

@@ -6,11 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from lockgate_common.backlog import Backlog
 from lockgate_common.clock import unix_ms
 from lockgate_proto.messages import SubtaskLoad, Watermark
 
 from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
-from lockgate_taskmanager.task.program import Backlog
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 _WINDOW_NS = 3_000_000_000

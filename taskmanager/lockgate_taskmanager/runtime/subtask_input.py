@@ -30,7 +30,14 @@ class Records:
     tables: Sequence[tuple[str, pa.Table]]
 
 
-Step = Records | Watermark | on.BarrierAligned | on.BarrierOvertook | on.AlignmentLost | on.InputExhausted
+Step = (
+    Records
+    | Watermark
+    | barrier_events.Aligned
+    | barrier_events.Overtaken
+    | barrier_events.AlignmentAborted
+    | on.InputExhausted
+)
 """The next step of the subtask; a Watermark is the combination over all channels."""
 
 
@@ -120,12 +127,8 @@ class SubtaskInput:
                 self._gate.hold(channel)
             case barrier_events.Release(channels):
                 self._gate.release(channels)
-            case barrier_events.Aligned(barrier, started_ms):
-                self._take_step(on.BarrierAligned(barrier, started_ms))
-            case barrier_events.Overtaken(barrier, started_ms, delivered):
-                self._take_step(on.BarrierOvertook(barrier, started_ms, delivered))
-            case barrier_events.AlignmentAborted(checkpoint_id, reason):
-                self._take_step(on.AlignmentLost(checkpoint_id, reason))
+            case barrier_events.Aligned() | barrier_events.Overtaken() | barrier_events.AlignmentAborted():
+                self._take_step(effect)
             case barrier_events.AllInputsEnded():
                 self._is_over = True
                 self._take_step(on.InputExhausted())

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import (
     FailurePlace,
     Operator,
@@ -55,7 +56,6 @@ from lockgate_taskmanager.state.store import (
 from lockgate_taskmanager.task.program import (
     BY_ITSELF,
     AtWork,
-    Backlog,
     Batch,
     DataError,
     Emission,

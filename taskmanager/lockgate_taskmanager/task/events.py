@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from lockgate_proto.messages import AttemptId, Barrier, FailureCause, FailurePlace, SubtaskState
 
+from lockgate_taskmanager.barrier.events import Aligned, AlignmentAborted, Overtaken
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -38,33 +40,6 @@ class TriggerReceived:
 
     attempt: AttemptId | None
     barrier: Barrier
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierAligned:
-    """Every input channel has delivered the barrier; the first one at monotonic `started_ms`."""
-
-    barrier: Barrier
-    started_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierOvertook:
-    """The barrier does not wait for the channels outside `delivered`; the first channel delivered it at
-    `started_ms`.
-    """
-
-    barrier: Barrier
-    started_ms: int
-    delivered: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class AlignmentLost:
-    """The checkpoint's barriers will never all arrive here."""
-
-    checkpoint_id: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +136,9 @@ Event = (
     | ElementProcessed
     | SinkReached
     | TriggerReceived
-    | BarrierAligned
-    | BarrierOvertook
-    | AlignmentLost
+    | Aligned
+    | Overtaken
+    | AlignmentAborted
     | SnapshotTaken
     | SnapshotFailed
     | UploadDone

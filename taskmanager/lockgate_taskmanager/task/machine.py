@@ -23,6 +23,7 @@ from typing import assert_never
 from lockgate_common.story import Story
 from lockgate_proto.messages import AttemptId, Barrier, CheckpointKind, SubtaskPhase
 
+from lockgate_taskmanager.barrier.events import Aligned, AlignmentAborted, Overtaken
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.checkpoints import CheckpointPhase, SubtaskCheckpoints
@@ -117,11 +118,11 @@ class SubtaskMachine:
                 return self._sink_reached(event)
             case on.TriggerReceived():
                 return self._trigger(event, now_ms)
-            case on.BarrierAligned():
+            case Aligned():
                 return self._aligned(event, now_ms)
-            case on.BarrierOvertook():
+            case Overtaken():
                 return self._overtook(event, now_ms)
-            case on.AlignmentLost():
+            case AlignmentAborted():
                 return self._alignment_lost(event)
             case on.SnapshotTaken():
                 return self._snapshot_taken(event)
@@ -223,13 +224,13 @@ class SubtaskMachine:
             return [do.Decline(number, f"the source is still {self._state.value}")]
         return self._begin(event.barrier, now_ms, now_ms, frozenset() if event.barrier.unaligned else None)
 
-    def _overtook(self, event: on.BarrierOvertook, now_ms: int) -> list[do.Effect]:
+    def _overtook(self, event: Overtaken, now_ms: int) -> list[do.Effect]:
         if self._state not in _TAKES_BARRIERS or not self._checkpoints.is_new(event.barrier.checkpoint_id):
             return []
         before = self._run() if self._state is LifeCycle.STARTING else []
         return [*before, *self._begin(event.barrier, event.started_ms, now_ms, event.delivered)]
 
-    def _aligned(self, event: on.BarrierAligned, now_ms: int) -> list[do.Effect]:
+    def _aligned(self, event: Aligned, now_ms: int) -> list[do.Effect]:
         if self._state not in _TAKES_BARRIERS or not self._checkpoints.is_new(event.barrier.checkpoint_id):
             return []
         before = self._run() if self._state is LifeCycle.STARTING else []
@@ -243,7 +244,7 @@ class SubtaskMachine:
         is_savepoint = barrier.kind is CheckpointKind.SAVEPOINT
         return [do.TakeSnapshot(barrier.checkpoint_id, base_id, is_savepoint)]
 
-    def _alignment_lost(self, event: on.AlignmentLost) -> list[do.Effect]:
+    def _alignment_lost(self, event: AlignmentAborted) -> list[do.Effect]:
         if not self.is_live or not self._checkpoints.is_new(event.checkpoint_id):
             return []
         self._checkpoints.abort(event.checkpoint_id)

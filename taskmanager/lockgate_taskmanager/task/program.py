@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import (
     FailurePlace,
     JobGraph,
@@ -155,18 +156,6 @@ class Idle:
 @dataclass(frozen=True, slots=True)
 class Exhausted:
     """Every split is read to its end and no more will be added."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What a source has found and not read yet, in the units that it knows; None: not known.
-
-    records: some may be positions without a record; bytes: of files; splits: not read to their known ends.
-    """
-
-    records: int | None = None
-    bytes: int | None = None
-    splits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import assert_never
 from lockgate_common.story_log import Outside
 from lockgate_proto.messages import CheckpointKind, FailureCause
 
+from lockgate_taskmanager.barrier.events import Aligned, AlignmentAborted, Overtaken
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 
@@ -26,11 +27,11 @@ def event_text(event: on.Event) -> str:  # noqa: C901  one case a kind
         case on.TriggerReceived(barrier=barrier):
             what = "savepoint" if barrier.kind is CheckpointKind.SAVEPOINT else "checkpoint"
             return f"{what} {barrier.checkpoint_id} is triggered"
-        case on.BarrierAligned(barrier):
+        case Aligned(barrier):
             return f"barrier {barrier.checkpoint_id} has arrived on every input channel"
-        case on.BarrierOvertook(barrier, _, delivered):
+        case Overtaken(barrier, _, delivered):
             return f"barrier {barrier.checkpoint_id} does not wait; channels that delivered it: {len(delivered)}"
-        case on.AlignmentLost(number, reason):
+        case AlignmentAborted(number, reason):
             return f"barrier {number} will not arrive on every channel: {reason}"
         case on.SnapshotTaken(number, sync_us):
             return f"the state of checkpoint {number} is frozen after {sync_us / 1000:.1f} ms"
@@ -63,13 +64,13 @@ def event_text(event: on.Event) -> str:  # noqa: C901  one case a kind
 def cause_of(event: on.Event) -> str:
     """Where an event comes from: the id that its barrier carries, or what is outside of the machines."""
     match event:
-        case on.TriggerReceived(barrier=barrier) | on.BarrierAligned(barrier) | on.BarrierOvertook(barrier):
+        case on.TriggerReceived(barrier=barrier) | Aligned(barrier) | Overtaken(barrier):
             return barrier.cause_id or Outside.LEADER
         case on.CompleteReceived() | on.AbortReceived() | on.Started() | on.CancelRequested():
             return Outside.LEADER
         case on.Failed(cause):
             return Outside.PEER if cause is FailureCause.PEER_LOST else Outside.PROGRAM
-        case on.ElementProcessed() | on.SinkReached() | on.AlignmentLost() | on.InputExhausted():
+        case on.ElementProcessed() | on.SinkReached() | AlignmentAborted() | on.InputExhausted():
             return Outside.DATA
     return Outside.PROGRAM
 

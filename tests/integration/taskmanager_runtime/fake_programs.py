@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import (
     ConsoleSink,
     Edge,
@@ -31,7 +32,6 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.task.program import (
     AtWork,
-    Backlog,
     Batch,
     Canceled,
     Emission,

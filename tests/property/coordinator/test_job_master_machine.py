@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lockgate_coordinator.graph.slots import (
     SlotEvent,
     SlotPool,
-    SlotsGranted,
-    SlotsShort,
+    SlotsMissing,
+    SlotsOffered,
     TaskManagerAdded,
     TaskManagerRemoved,
     TimePassed,
@@ -139,10 +139,8 @@ class JobMasterMachine(RuleBasedStateMachine):
 
     def slots(self, event: SlotEvent) -> None:
         for effect in self.pool.handle(event, self.now):
-            if isinstance(effect, SlotsGranted):
-                self.bag.append(events.SlotsOffered(effect.request, effect.slots))
-            elif isinstance(effect, SlotsShort):
-                self.bag.append(events.SlotsMissing(effect.request, effect.free_slots, effect.task_managers))
+            if isinstance(effect, SlotsOffered | SlotsMissing):
+                self.bag.append(effect)
 
     def sent(self, name: str, body: effects.ControlBody) -> None:
         attempt = body.subtask.attempt if not hasattr(body, "attempt") and body.subtask else body.attempt  # type: ignore[union-attr]

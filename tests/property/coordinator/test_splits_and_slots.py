@@ -12,7 +12,7 @@ from lockgate_coordinator.graph.slots import (
     RequestSlots,
     SlotEvent,
     SlotPool,
-    SlotsGranted,
+    SlotsOffered,
     TaskManagerAdded,
     TaskManagerRemoved,
     TimePassed,
@@ -110,7 +110,7 @@ def test_slots_are_never_granted_twice_and_no_job_waits_that_could_run(script: l
         elif isinstance(event, ReleaseSlots):
             waiting.pop(event.job_key, None)
         for effect in pool.handle(event, now):
-            if isinstance(effect, SlotsGranted):
+            if isinstance(effect, SlotsOffered):
                 request = waiting.pop(effect.job_key)
                 assert (effect.request, len(effect.slots)) == (request.request, request.count)
                 held = Counter(slot.task_manager_id for slot in effect.slots)

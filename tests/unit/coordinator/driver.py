@@ -26,7 +26,7 @@ from lockgate_proto.messages import (
     SubtaskState,
 )
 
-from tests.unit.coordinator.jobs import DIRECTORY, RECORD, SUBTASKS, TOKEN, ack, source_state, subtask, word_count
+from tests.unit.coordinator.jobs import DIRECTORY, JOB, RECORD, SUBTASKS, TOKEN, ack, source_state, subtask, word_count
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Driver:
         return self.one(effects.RequestSlots)
 
     def offer(self, request: int, slots: tuple[SlotOffer, ...] = SLOTS) -> effects.PersistAttempt:
-        self.give(events.SlotsOffered(request, slots))
+        self.give(events.SlotsOffered(JOB, request, slots))
         return self.one(effects.PersistAttempt)
 
     def deploy(self, request: int, slots: tuple[SlotOffer, ...] = SLOTS) -> list[effects.Effect]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import PythonSource, SplitRange, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
@@ -20,7 +21,6 @@ from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Readi
 from lockgate_taskmanager.spark.user_code import close_quietly, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import (
-    Backlog,
     DataError,
     Exhausted,
     Idle,

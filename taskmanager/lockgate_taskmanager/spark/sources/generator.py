@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import GeneratorSource, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 
 _ROW_BYTES = 16
 _ROWS_A_LINE = 50_000  # Spark expands each line's range to an array

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import KafkaSource, KafkaStart, SplitRange, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
@@ -20,7 +21,7 @@ from lockgate_taskmanager.spark.kafka_client import Kafka
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
 LOG = logging.getLogger(__name__)
 SCHEMA = pa.schema(

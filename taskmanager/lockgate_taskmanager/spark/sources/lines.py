@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow.fs as pafs
+from lockgate_common.backlog import Backlog
 from lockgate_common.clock import unix_ns
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
@@ -25,7 +26,7 @@ from lockgate_taskmanager.spark.sources.listing import base_of, subject, vanishe
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import made_valid
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 
 LOG = logging.getLogger(__name__)
 _LONGEST_RECORD_BYTES = 64 << 20  # with quoted newlines, where an extra quote joins everything after it into one record

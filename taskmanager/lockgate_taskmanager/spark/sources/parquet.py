@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from lockgate_common.backlog import Backlog
 from lockgate_common.json_input import JsonError, parse_json
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FileSource, SplitRange, SplitState
@@ -18,7 +19,7 @@ from lockgate_taskmanager.spark.sources.parquet_columns import partition_values,
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import require_valid
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 
 _SPARK_SCHEMA, _COLLATIONS = b"org.apache.spark.sql.parquet.row.metadata", "__COLLATIONS"
 

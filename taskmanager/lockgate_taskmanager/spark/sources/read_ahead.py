@@ -18,11 +18,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import CheckpointMode, JobGraph, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Content, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading, Source
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle
+from lockgate_taskmanager.task.program import Exhausted, Idle
 
 FIRST_BYTES = 1 << 20
 MOST_BYTES = 64 << 20

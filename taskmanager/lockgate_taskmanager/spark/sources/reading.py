@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import EventTime, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Content, LeafSpec
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle
+from lockgate_taskmanager.task.program import Exhausted, Idle
 
 FIRST_BATCH_BYTES = 50_000
 _GROWTH = 4

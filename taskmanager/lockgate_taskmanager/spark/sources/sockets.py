@@ -10,13 +10,14 @@ import contextlib
 import socket
 from collections.abc import Collection, Sequence
 
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import SocketSource, SplitState
 from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.valid_text import made_valid
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
 LONGEST_LINE_BYTES = 16 << 20
 _CONNECT_TIMEOUT_S = 5.0

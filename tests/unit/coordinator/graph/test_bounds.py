@@ -15,7 +15,7 @@ from lockgate_common.clock import monotonic_ms
 from lockgate_coordinator.graph import bounds, slots
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.graph.shape import slots_needed
-from lockgate_coordinator.graph.slots import RequestSlots, SlotPool, SlotsGranted, TaskManagerAdded
+from lockgate_coordinator.graph.slots import RequestSlots, SlotPool, SlotsOffered, TaskManagerAdded
 from lockgate_coordinator.graph.validate import validate
 from lockgate_coordinator.graph.warnings import warnings
 from lockgate_coordinator.job.restart import RestartAfter, RestartPolicy
@@ -235,5 +235,5 @@ def test_a_wide_job_gets_its_slots_in_one_look_at_each_task_manager(monkeypatch:
     assert free is not None
     monkeypatch.setattr(slots._TaskManager, "free", property(lambda item: (looks.append(1), free(item))[1]))
     granted = pool.handle(RequestSlots("wide", 1, 2_000), 0)
-    assert isinstance(granted[0], SlotsGranted)
+    assert isinstance(granted[0], SlotsOffered)
     assert len(looks) <= 200 * 10 * 3  # and not 2,000 slots times 200 task managers

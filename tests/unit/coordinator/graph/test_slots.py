@@ -10,8 +10,8 @@ from lockgate_coordinator.graph.slots import (
     RunningAttempt,
     SlotEffect,
     SlotPool,
-    SlotsGranted,
-    SlotsShort,
+    SlotsMissing,
+    SlotsOffered,
     TaskManagerAdded,
     TaskManagerEnded,
     TaskManagerRemoved,
@@ -32,7 +32,7 @@ def places(effects: list[SlotEffect]) -> dict[str, list[str]]:
     return {
         effect.job_key: [slot.task_manager_id for slot in effect.slots]
         for effect in effects
-        if isinstance(effect, SlotsGranted)
+        if isinstance(effect, SlotsOffered)
     }
 
 
@@ -88,17 +88,17 @@ def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None
     cluster.handle(RequestSlots("runs", 1, 1), 0)
     cluster.handle(RequestSlots("waits", 1, 2), 0)
     cluster.handle(TaskManagerRemoved("a"), 10)
-    assert cluster.handle(RequestSlots("runs", 2, 1, preferred=("",)), 20) == [SlotsShort("runs", 2, 0, 0)]
+    assert cluster.handle(RequestSlots("runs", 2, 1, preferred=("",)), 20) == [SlotsMissing("runs", 2, 0, 0)]
     back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 30)
     assert places(back) == {"runs": ["a"]}
-    assert back[1:] == [SlotsShort("waits", 1, 1, 1)]
+    assert back[1:] == [SlotsMissing("waits", 1, 1, 1)]
 
 
 def test_no_new_job_gets_the_slots_for_which_a_job_that_has_run_waits() -> None:
     cluster = SlotPool()
     cluster.handle(RequestSlots("new", 1, 2), 0)
     cluster.handle(RequestSlots("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
-    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsShort("new", 1, 1, 1), WakePool(500)]
+    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsMissing("new", 1, 1, 1), WakePool(500)]
     assert places(cluster.handle(TimePassed(), 500)) == {"ran": ["a"]}
 
 
@@ -118,9 +118,9 @@ def test_after_the_grace_period_any_free_task_manager_is_used() -> None:
 
 def test_a_shortage_is_reported_with_numbers_and_again_only_when_they_change() -> None:
     cluster = pool(a=1)
-    assert cluster.handle(RequestSlots("j", 1, 3), 0) == [SlotsShort("j", 1, 1, 1)]
+    assert cluster.handle(RequestSlots("j", 1, 3), 0) == [SlotsMissing("j", 1, 1, 1)]
     assert cluster.handle(TimePassed(), 1) == []
-    assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsShort("j", 1, 2, 2)]
+    assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsMissing("j", 1, 2, 2)]
 
 
 def test_a_job_that_is_too_large_blocks_no_other() -> None:
@@ -197,7 +197,7 @@ def test_an_avoided_task_manager_comes_last_but_keeps_subtasks_that_prefer_it() 
 def test_slots_without_a_waiting_job_are_spare() -> None:
     cluster = pool(a=2, b=2)
     cluster.handle(RequestSlots("j", 1, 2, preferred=("a", "a")), 0)
-    assert [(spare.task_manager_id, spare.free_slots) for spare in cluster.spares("j")] == [("b", 2)]
+    assert [(spare.task_manager_id, spare.slots) for spare in cluster.spares("j")] == [("b", 2)]
     cluster.handle(RequestSlots("huge", 1, 9), 0)
     assert cluster.spares("j"), "it would not fit either if this job gave everything back"
     cluster.handle(RequestSlots("large", 1, 3), 0)

@@ -19,7 +19,7 @@ from lockgate_coordinator.graph.slots import (
     RunningAttempt,
     SlotOffer,
     SlotPool,
-    SlotsGranted,
+    SlotsOffered,
     TaskManagerAdded,
 )
 from lockgate_coordinator.job import effects, events
@@ -319,7 +319,7 @@ def test_a_job_of_100_000_subtasks_is_adopted() -> None:
 def test_the_last_task_manager_of_the_attempt_ends_the_wait_for_slots() -> None:
     waiting = WaitingPool(MANY)
     for index in range(waiting.count):
-        assert not any(isinstance(effect, SlotsGranted) for effect in waiting.last)
+        assert not any(isinstance(effect, SlotsOffered) for effect in waiting.last)
         waiting.give(waiting.added(index))
-    granted = [effect for effect in waiting.last if isinstance(effect, SlotsGranted)]
+    granted = [effect for effect in waiting.last if isinstance(effect, SlotsOffered)]
     assert [len(grant.slots) for grant in granted] == [MANY]

@@ -29,7 +29,7 @@ from lockgate_proto.messages import (
 )
 
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import RECORD, SUBTASKS, ack, subtask, word_count
+from tests.unit.coordinator.jobs import JOB, RECORD, SUBTASKS, ack, subtask, word_count
 
 KEEP = CheckpointOptions(retain_after_end=True)
 NEVER = RestartStrategy(strategy=NoRestart())
@@ -327,7 +327,7 @@ def test_suspended_holds_back_the_attempt_record() -> None:
     driver.give(events.Suspended())
     driver.give(events.TaskManagerLost("tm-b", "gone"))
     driver.tick(10_000)
-    driver.give(events.SlotsOffered(driver.one(effects.RequestSlots).request, (SlotOffer("tm-a", "a:1"),) * 2))
+    driver.give(events.SlotsOffered(JOB, driver.one(effects.RequestSlots).request, (SlotOffer("tm-a", "a:1"),) * 2))
     assert not driver.of(effects.PersistAttempt)
     driver.give(events.Resumed())
     assert driver.one(effects.PersistAttempt).record.attempt == 2
@@ -337,7 +337,7 @@ def test_suspended_before_recovery_counts_too() -> None:
     driver = Driver()
     driver.give(events.Suspended())
     driver.recover()
-    driver.give(events.SlotsOffered(1, (SlotOffer("tm-a", "a:1"),) * 2))
+    driver.give(events.SlotsOffered(JOB, 1, (SlotOffer("tm-a", "a:1"),) * 2))
     assert not driver.of(effects.PersistAttempt)
 
 
@@ -424,7 +424,7 @@ def test_cancel_while_waiting_for_slots_ends_at_once() -> None:
     request = driver.recover().request
     driver.give(events.CancelRequested())
     assert driver.of(effects.PersistResult)
-    assert not driver.give(events.SlotsOffered(request, (SlotOffer("tm-a", "a:1"),) * 2))
+    assert not driver.give(events.SlotsOffered(JOB, request, (SlotOffer("tm-a", "a:1"),) * 2))
     driver.give(events.ResultPersisted())
     assert driver.of(effects.ReleaseSlots)
 

@@ -31,7 +31,7 @@ from lockgate_proto.messages import (
 
 from tests.layouts import places
 from tests.unit.coordinator.driver import SLOTS, Driver
-from tests.unit.coordinator.jobs import attempt, subtask, word_count
+from tests.unit.coordinator.jobs import JOB, attempt, subtask, word_count
 
 RUNNING, EXHAUSTED = SubtaskPhase.SUBTASK_RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED
 
@@ -50,7 +50,7 @@ def test_a_new_leader_prefers_the_task_managers_of_the_last_attempt_and_waits_fo
 def test_waiting_for_slots_names_the_missing_number() -> None:
     driver = Driver()
     request = driver.recover().request
-    driver.give(events.SlotsMissing(request, 1, 1))
+    driver.give(events.SlotsMissing(JOB, request, 1, 1))
     assert driver.state is JobState.WAITING_FOR_SLOTS
     assert driver.master.status().message == "needs 2 slots, 1 free in 1 task manager"
 
@@ -84,13 +84,13 @@ def test_all_subtasks_on_one_task_manager_get_one_message() -> None:
 def test_an_offer_for_an_older_request_is_ignored() -> None:
     driver = Driver()
     request = driver.recover().request
-    assert not driver.give(events.SlotsOffered(request - 1, SLOTS))
+    assert not driver.give(events.SlotsOffered(JOB, request - 1, SLOTS))
     assert driver.state is JobState.WAITING_FOR_SLOTS
 
 
 def test_too_few_slots_are_not_taken() -> None:
     driver = Driver()
-    assert not driver.give(events.SlotsOffered(driver.recover().request, SLOTS[:1]))
+    assert not driver.give(events.SlotsOffered(JOB, driver.recover().request, SLOTS[:1]))
 
 
 def test_an_answer_for_another_attempt_deploys_nothing() -> None:

@@ -247,7 +247,7 @@ def test_a_survivor_that_ends_while_the_part_is_deployed_ends_both(is_deployed: 
 def test_slots_elsewhere_than_what_runs_on_restart_the_whole_job() -> None:
     driver = running()
     lose(driver)
-    driver.give(events.SlotsOffered(request(driver).request, (NEW[1], NEW[1])))
+    driver.give(events.SlotsOffered(JOB, request(driver).request, (NEW[1], NEW[1])))
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a"]
     assert not driver.one(effects.RequestSlots).keeps
 

@@ -17,7 +17,7 @@ from lockgate_proto.messages import (
 
 from tests.unit.coordinator.driver import SLOTS, Driver
 from tests.unit.coordinator.job.test_adoption import Successor
-from tests.unit.coordinator.jobs import subtask, word_count
+from tests.unit.coordinator.jobs import JOB, subtask, word_count
 
 FOUND = AttemptRecord(attempt=1, task_manager_ids=("tm-a", "tm-b"))
 
@@ -62,7 +62,7 @@ def test_last_words_before_the_next_attempt_is_recorded_count_once() -> None:
     heartbeat(driver, 0, 1_000)
     driver.fail()
     driver.tick(60_000)
-    driver.give(events.SlotsOffered(driver.one(effects.RequestSlots).request, SLOTS))
+    driver.give(events.SlotsOffered(JOB, driver.one(effects.RequestSlots).request, SLOTS))
     ended(driver, 0, 1_010, 1)
     driver.give(events.AttemptPersisted(2))
     assert again(driver) == 1_010

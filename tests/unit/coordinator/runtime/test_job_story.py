@@ -60,7 +60,7 @@ def test_an_event_names_its_cause(event: ev.Event, cause: str) -> None:
 def test_an_answer_of_the_slots_is_caused_by_its_request() -> None:
     story = _story()
     asked = story.handled(ev.Recovered(None, (), None, 1), "client", [do.RequestSlots("words", 1, 2)])
-    story.handled(ev.SlotsOffered(1, ()), "", [do.PersistAttempt(m.AttemptRecord(1))])
+    story.handled(ev.SlotsOffered("words", 1, ()), "", [do.PersistAttempt(m.AttemptRecord(1))])
     assert story.lines()[0][-1].cause_id == asked
 
 
@@ -81,7 +81,7 @@ def test_timers_and_counters_without_effects_are_not_kept() -> None:
 
 def test_a_change_of_state_is_reported_with_the_state_before() -> None:
     story = _story()
-    story.handled(ev.SlotsOffered(1, ()), "", [_state(m.JobState.DEPLOYING)])
+    story.handled(ev.SlotsOffered("words", 1, ()), "", [_state(m.JobState.DEPLOYING)])
     story.handled(ev.Tick(), "", [_state(m.JobState.RUNNING), _state(m.JobState.FINISHING)])
     assert [line.change for line in story.lines()[0]] == ["DEPLOYING", "DEPLOYING -> RUNNING -> FINISHING"]
 

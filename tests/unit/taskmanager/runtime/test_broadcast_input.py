@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lockgate_proto.messages import Barrier, CheckpointMode, EndOfInput, Watermark
+from lockgate_taskmanager.barrier.events import Aligned
 from lockgate_taskmanager.exchange.elements import ChannelId, Element
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.subtask_input import Step, SubtaskInput
-from lockgate_taskmanager.task.events import BarrierAligned
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 MODELS, FIRST, SECOND = 0, 1, 2  # channels
@@ -29,4 +29,4 @@ def test_event_time_is_that_of_the_others() -> None:
 def test_a_snapshot_waits_for_its_barrier() -> None:
     barrier = Barrier(7)
     assert steps_of((FIRST, barrier), (SECOND, barrier)) == []
-    assert steps_of((FIRST, barrier), (SECOND, barrier), (MODELS, barrier)) == [BarrierAligned(barrier, 0)]
+    assert steps_of((FIRST, barrier), (SECOND, barrier), (MODELS, barrier)) == [Aligned(barrier, 0)]

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_common.logs import JsonFormatter
 from lockgate_common.security import Credentials
 from lockgate_proto.messages import (
@@ -42,7 +43,7 @@ from lockgate_taskmanager.runtime.deployments import Deployments
 from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.stories import Stories
 from lockgate_taskmanager.runtime.time_shares import Share
-from lockgate_taskmanager.task.program import Backlog, Batch, Idle, ProgramContext
+from lockgate_taskmanager.task.program import Batch, Idle, ProgramContext
 
 from tests.layouts import layout
 

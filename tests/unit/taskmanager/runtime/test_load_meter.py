@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import SubtaskLoad, Watermark
 from lockgate_taskmanager.runtime import load_meter, time_shares
 from lockgate_taskmanager.runtime.load_meter import LoadMeter
 from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
-from lockgate_taskmanager.task.program import Backlog
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK, MIN_WATERMARK
 
 

@@ -7,6 +7,7 @@ from concurrent import futures
 from typing import Any
 
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_common.story_log import Outside
 from lockgate_proto.messages import (
     AttemptId,
@@ -21,7 +22,7 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
-from lockgate_taskmanager.task.program import Backlog, Batch, Idle, ProgramContext, StateRefused
+from lockgate_taskmanager.task.program import Batch, Idle, ProgramContext, StateRefused
 
 from tests.unit.taskmanager.runtime.stories_of import story_of
 

@@ -11,6 +11,7 @@ from lockgate_proto.messages import (
     SubtaskId,
     SubtaskState,
 )
+from lockgate_taskmanager.barrier.events import Aligned
 from lockgate_taskmanager.runtime.stories import KEPT_RUNS, Stories, SubtaskStory
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
@@ -37,7 +38,7 @@ class Subtask:
 def test_a_barrier_brings_its_cause_along() -> None:
     subtask = Subtask()
     barrier = Barrier(7, cause_id="tm-1.ffff-3")
-    event_id = subtask.handled(on.BarrierAligned(barrier, 0), do.TakeSnapshot(7))
+    event_id = subtask.handled(Aligned(barrier, 0), do.TakeSnapshot(7))
     (line,) = subtask.log.lines()
     assert (line.id, line.cause_id) == (event_id, "tm-1.ffff-3") == ("tm-0.abcd-1", "tm-1.ffff-3")
     assert (line.process, line.place, line.attempt) == ("tm-0", "count[1]", 2)

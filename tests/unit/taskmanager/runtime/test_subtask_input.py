@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, CheckpointMode, EndOfInput, Watermark
-from lockgate_taskmanager.barrier.events import BarrierOvertakes
+from lockgate_taskmanager.barrier.events import Aligned, BarrierOvertakes, Overtaken
 from lockgate_taskmanager.exchange.elements import ChannelId, Element
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.output_set import OutputSet
@@ -50,13 +50,13 @@ def test_a_channel_is_held_from_its_barrier_until_the_last_one_and_the_snapshot_
     inputs, barrier = Inputs(), Barrier(3)
     assert inputs.take((0, barrier)) == []
     assert inputs.gate.held() == {0}
-    assert inputs.take((1, barrier)) == [on.BarrierAligned(barrier, 5)]
+    assert inputs.take((1, barrier)) == [Aligned(barrier, 5)]
     assert inputs.gate.held() == set()
 
 
 def test_an_unaligned_barrier_is_a_step_at_once() -> None:
     inputs, barrier = Inputs(CheckpointMode.UNALIGNED), Barrier(3, unaligned=True)
-    assert inputs.take((1, barrier)) == [on.BarrierOvertook(barrier, 5, frozenset({1}))]
+    assert inputs.take((1, barrier)) == [Overtaken(barrier, 5, frozenset({1}))]
 
 
 @pytest.mark.parametrize("is_drained", [False, True])
@@ -86,6 +86,6 @@ def test_a_barrier_overtakes_no_records_that_were_moved_from_another_parallelism
     assert inputs.steps == []
     moved, overtook = inputs.take(*inputs.input.poll(0))
     assert tables(moved) == (("a", ROWS),)
-    assert overtook == on.BarrierOvertook(barrier, 5, frozenset())
+    assert overtook == Overtaken(barrier, 5, frozenset())
     (behind,) = inputs.take(*inputs.input.poll(0))
     assert tables(behind) == (("a", MORE),)

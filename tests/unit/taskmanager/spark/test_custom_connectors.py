@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import FailureCause, PythonSource, SinkTransaction, SplitState
 from lockgate_proto.transactions import Transaction
 from lockgate_taskmanager.runtime.failures import cause_of
@@ -21,7 +22,7 @@ from lockgate_taskmanager.spark.sinks.transaction import SinkContext
 from lockgate_taskmanager.spark.sources.custom import ConnectorFailed, CustomReader, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.state.backend import InlineBackend
-from lockgate_taskmanager.task.program import Backlog, DataError, Exhausted, Idle, StateUnreadable, UserError
+from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, StateUnreadable, UserError
 from pyspark import cloudpickle
 
 from tests.connectors import JsonFolder, Squares

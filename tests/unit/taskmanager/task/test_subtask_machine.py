@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from lockgate_common.story import IllegalTransition
 from lockgate_proto.messages import AttemptId, Barrier, FailureCause, SubtaskPhase, SubtaskState
+from lockgate_taskmanager.barrier.events import Aligned, AlignmentAborted, Overtaken
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.checkpoints import REMEMBERED
@@ -93,7 +94,7 @@ def test_other_sources_and_inner_subtasks_are_never_halted() -> None:
     source.handle(_trigger(1), 0)
     inner.handle(on.Started(), 0)
     inner.handle(on.Opened(), 0)
-    inner.handle(on.BarrierAligned(Barrier(1), 0), 0)
+    inner.handle(Aligned(Barrier(1), 0), 0)
     assert not source.is_halted
     assert not inner.is_halted
 
@@ -101,7 +102,7 @@ def test_other_sources_and_inner_subtasks_are_never_halted() -> None:
 def test_alignment_time_counts_from_the_first_barrier() -> None:
     machine = _inner()
     machine.handle(on.ElementProcessed(), 0)
-    machine.handle(on.BarrierAligned(Barrier(1), 100), 140)
+    machine.handle(Aligned(Barrier(1), 100), 140)
     machine.handle(on.SnapshotTaken(1, 1), 140)
     assert machine.handle(on.UploadDone(1, STATE, 2), 150) == [do.Acknowledge(1, STATE, 1, 2, 40)]
 
@@ -114,7 +115,7 @@ def test_an_inner_subtask_runs_from_its_first_element_and_says_so_once() -> None
 
 
 def test_a_barrier_before_any_record_starts_an_inner_subtask() -> None:
-    assert _inner().handle(on.BarrierAligned(Barrier(1), 0), 0) == [RUNNING, do.TakeSnapshot(1)]
+    assert _inner().handle(Aligned(Barrier(1), 0), 0) == [RUNNING, do.TakeSnapshot(1)]
 
 
 def test_end_of_input_before_any_record_starts_flushes_and_exhausts() -> None:
@@ -286,9 +287,9 @@ def test_an_abort_during_the_commit_does_not_take_it_back() -> None:
 def test_a_lost_alignment_is_declined_once() -> None:
     machine = _inner()
     machine.handle(on.ElementProcessed(), 0)
-    assert machine.handle(on.AlignmentLost(1, "overtaken"), 0) == [do.Decline(1, "overtaken")]
-    assert machine.handle(on.AlignmentLost(1, "overtaken"), 0) == []
-    assert machine.handle(on.BarrierAligned(Barrier(1), 0), 0) == []
+    assert machine.handle(AlignmentAborted(1, "overtaken"), 0) == [do.Decline(1, "overtaken")]
+    assert machine.handle(AlignmentAborted(1, "overtaken"), 0) == []
+    assert machine.handle(Aligned(Barrier(1), 0), 0) == []
 
 
 def test_acknowledged_checkpoints_without_an_end_are_forgotten_in_time() -> None:
@@ -344,7 +345,7 @@ def test_cancel_after_a_failure_is_ignored() -> None:
         on.CommitDone(1),
         on.InputExhausted(),
         on.SinkReached(1),
-        on.AlignmentLost(5, "x"),
+        AlignmentAborted(5, "x"),
         on.Opened(),
     ],
     ids=lambda event: type(event).__name__,
@@ -381,14 +382,14 @@ def test_the_happy_path_is_allowed() -> None:
 def test_an_unaligned_snapshot_is_recorded_before_its_barrier_is_forwarded() -> None:
     machine = _inner()
     barrier = Barrier(1, unaligned=True)
-    taken = machine.handle(on.BarrierOvertook(barrier, 3, frozenset({0})), 5)
+    taken = machine.handle(Overtaken(barrier, 3, frozenset({0})), 5)
     assert taken == [RUNNING, do.TakeSnapshot(1)]
     assert machine.handle(on.SnapshotTaken(1, 7), 6) == [
         do.RecordChannels(1, frozenset({0})),
         do.ForwardBarrier(barrier),
         do.StartUpload(1),
     ]
-    assert machine.handle(on.BarrierOvertook(barrier, 3, frozenset()), 7) == []
+    assert machine.handle(Overtaken(barrier, 3, frozenset()), 7) == []
     assert machine.handle(on.UploadDone(1, STATE, 9), 16) == [do.Acknowledge(1, STATE, 7, 9, 2)]
 
 

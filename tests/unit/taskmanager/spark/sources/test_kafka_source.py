@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import FailureCause, KafkaSource, KafkaStart, SplitState
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.spark import kafka_client
 from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, Unavailable, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
 from tests.kafka_broker import PARTITIONS, KafkaBroker
 

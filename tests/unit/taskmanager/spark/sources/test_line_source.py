@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FailureCause, FileFormat, FileSource, SplitState
 from lockgate_taskmanager.runtime.failures import cause_of
@@ -15,7 +16,7 @@ from lockgate_taskmanager.spark.sources import lines, listing
 from lockgate_taskmanager.spark.sources.lines import LineSource
 from lockgate_taskmanager.spark.sources.listing import SourceUnavailable, discover
 from lockgate_taskmanager.spark.sources.reading import Reading
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 
 
 def text(path: Path, **more: object) -> FileSource:

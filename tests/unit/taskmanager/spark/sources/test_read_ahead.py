@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import (
     CheckpointMode,
     CheckpointOptions,
@@ -21,7 +22,7 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.spark.sources.generator import RangeSource
 from lockgate_taskmanager.spark.sources.read_ahead import FIRST_BYTES, MOST_BYTES, ReadAhead, is_at_most_once
 from lockgate_taskmanager.spark.sources.reading import Reading, rested
-from lockgate_taskmanager.task.program import Backlog, Exhausted, Idle
+from lockgate_taskmanager.task.program import Exhausted, Idle
 
 ROWS, BATCH = 40, 16 * 3  # bytes of three rows
 

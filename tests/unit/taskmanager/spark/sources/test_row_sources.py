@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lockgate_common.backlog import Backlog
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FailureCause, FileFormat, FileSource, GeneratorSource, SplitState
 from lockgate_taskmanager.runtime.failures import cause_of
@@ -16,7 +17,7 @@ from lockgate_taskmanager.spark.sources.generator import RangeSource
 from lockgate_taskmanager.spark.sources.listing import SourceUnavailable, discover
 from lockgate_taskmanager.spark.sources.parquet import ParquetSource
 from lockgate_taskmanager.spark.sources.reading import BatchSizer, Reading
-from lockgate_taskmanager.task.program import Backlog, DataError, Exhausted, Idle, UserError
+from lockgate_taskmanager.task.program import DataError, Exhausted, Idle, UserError
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
