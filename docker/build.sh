@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image lockgate:latest (or the tag $1) for every role. Works without an image registry: the base image is
 # then made from Debian's packages. Quick when nothing has changed. With --prepare in place of the tag it only fetches
-# what the image is made of, which is waiting for the most part.
+# the parts of the image, which is mostly waiting.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-lockgate:latest}
@@ -10,7 +10,7 @@ base=debian:bookworm-slim
 suite=bookworm
 image_python=3.11 # Debian bookworm's
 made_label=lockgate.base.made # of a base image that was made here; Unix seconds
-base_days=${BASE_DAYS:-7}     # so long it is good enough
+base_days=${BASE_DAYS:-7}     # its longest age
 keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
 context=docker/.context
 

@@ -134,7 +134,7 @@ def _in_file(view: memoryview) -> Iterator[int]:
     """The same of a file, whose end says where its batches are."""
     end = view.nbytes - len(_MAGIC)
     if view.nbytes < 4 * len(_MAGIC) or bytes(view[end:]) != _MAGIC:
-        raise ArrowInputError("it is no Arrow file")
+        raise ArrowInputError("it is not an Arrow file")
     length = _number(view, "<i", end - 4)
     footer_start = end - 4 - length
     footer = _Table(view, footer_start + _number(view, "<I", footer_start))

@@ -18,8 +18,8 @@ class JsonError(ValueError):
 def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text, UTF-8 in bytes. Raises JsonError.
 
-    Refused beside what is no JSON: lists and objects more than MAX_DEPTH deep, an object that names a key twice,
-    numbers beyond those of a double (and whole ones of thousands of digits), and half of a surrogate pair in a string.
+    Also refused: lists and objects more than MAX_DEPTH deep, an object that names a key twice, numbers beyond those of
+    a double (and whole ones of thousands of digits), and half of a surrogate pair in a string.
     """
     try:
         read = text if isinstance(text, str) else text.decode()
@@ -37,7 +37,7 @@ def parse_json(text: str | bytes) -> Any:
     except UnicodeDecodeError as error:
         raise JsonError("it is not UTF-8 text") from error
     except ValueError as error:
-        raise JsonError(f"it is no JSON: {error}") from error
+        raise JsonError(f"it is not JSON: {error}") from error
     if read.count("[") + read.count("{") > MAX_DEPTH:
         _check_depth(value)
     return value

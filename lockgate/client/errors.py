@@ -92,7 +92,7 @@ def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instanc
     instance: of the process that was meant, "" when it is not known.
     """
     if isinstance(error, UnprovenPeer):
-        return NotAllowed(f"{error} A client's own is the one of --secret-file (or LOCKGATE_SECRET_FILE)")
+        return NotAllowed(f"{error} This client uses the secret of --secret-file (or LOCKGATE_SECRET_FILE)")
     code, details = _code(error), _details(error)
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         leader = leader_in(error)

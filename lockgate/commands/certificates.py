@@ -27,9 +27,9 @@ _NAME = "host"
 )
 @click.option("--days", type=click.IntRange(1, 3_650), metavar="N", default=365, show_default=True)
 def certificates(folder: Path, names: tuple[str, ...], hosts: tuple[str, ...], days: int) -> int:
-    """Make certificates in FOLDER, signed by the authority there: ca.pem and ca.key, which are made if missing.
+    """Make certificates in FOLDER, signed by the authority there (ca.pem and ca.key, created if missing).
 
-    Each is for both sides of a connection with --host, and for clients alone without. Nothing is overwritten.
+    With --host a certificate serves both sides of a connection, without it only clients. Nothing is overwritten.
 
     \b
     Examples:

@@ -59,10 +59,10 @@ def cluster(
 ) -> int:
     """Run a whole cluster on this machine, in the foreground: ZooKeeper, coordinators, task managers.
 
-    Of the settings it uses [tls], zookeeper.tls with the files for that, taskmanager.folders and .variables.
+    It uses these settings: [tls], zookeeper.tls and its files, taskmanager.folders and taskmanager.variables.
 
     Prints one line with the addresses when it is ready. Ctrl-C or SIGTERM stops every process it started; one that
-    dies is started again. Commands in the same folder find it by themselves (./.lockgate).
+    dies is started again. Commands in the same folder find it automatically (./.lockgate).
 
     \b
     Examples:

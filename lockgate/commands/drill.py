@@ -21,7 +21,7 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 @click.option(
     "--chaos",
     is_flag=True,
-    help="Strike at everything in turn instead: leader, standby, task manager, both at once, ZooKeeper, with SIGKILL;"
+    help="Attack everything in turn instead: leader, standby, task manager, both at once, ZooKeeper, with SIGKILL;"
     " leader and task manager with SIGSTOP; the storage, which is away or full; links, which are cut in both directions"
     " or in one; clocks, which are set off.",
 )

@@ -44,7 +44,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
     from lockgate import shapes
     from lockgate.commands import views
 
-    with asking(target, "the leader is asked for its jobs") as client:
+    with asking(target, "asking the leader for its jobs") as client:
         listed = sorted(client.jobs(with_subtasks=False), key=lambda job: job.submitted_unix_ms, reverse=True)
     found = [job for job in listed if not states or job.state.name in states]
     if listed and not found and not as_json:
@@ -60,14 +60,14 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
 @click.command()
 @job_argument
 @click.option("--story", is_flag=True, help="Its events, each with its cause.")
-@click.option("--traceback", is_flag=True, help="The traceback of the job's own Python code, whole.")
+@click.option("--traceback", is_flag=True, help="The full traceback of the job's own Python code.")
 @json_option
 @target_options
 def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | None) -> None:
     """Show one job: state, attempt, restarts, records in and out per operator, last checkpoint.
 
     With --story: the newest events of the job in the leader and in its task managers, each below its cause. With
-    --traceback: of the newest failure, if the job's Python code raised it.
+    --traceback: the traceback of the newest failure, if the job's Python code raised it.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | N
 
     if story and traceback:
         raise click.UsageError("choose one of --story and --traceback")
-    with asking(target, f"the leader is asked for job {key}") as client:
+    with asking(target, f"asking the leader for job {key}") as client:
         if story:
             answer = client.story(key)
             as_text, as_data = story_text(answer), shapes.story_json(answer)
@@ -138,7 +138,7 @@ def checkpoints(key: str, with_offsets: bool, history: bool, as_json: bool, **ta
 
     if history and with_offsets:
         raise click.UsageError("choose one of --offsets and --history")
-    with asking(target, f"the checkpoints of job {key} are listed") as client:
+    with asking(target, f"listing the checkpoints of job {key}") as client:
         if history:
             outcomes = client.checkpoint_history(key)
         else:
@@ -185,7 +185,7 @@ def cancel(key: str, wait: bool, as_json: bool, **target: str | None) -> None:
     """
     from lockgate.commands.progress import Silent, follow
 
-    with asking(target, f"job {key} ends") as client:
+    with asking(target, f"ending job {key}") as client:
         state = client.cancel(key)
         if wait:
             state = follow(client, key, Silent()).state
@@ -206,7 +206,7 @@ def release(key: str, as_json: bool, **target: str | None) -> None:
     Examples:
       lockgate release wordcount-1f2e3d4c
     """
-    with asking(target, f"job {key} is released") as client:
+    with asking(target, f"releasing job {key}") as client:
         state = client.release(key)
     if as_json:
         _print_json({"key": key, "state": state.name})
@@ -227,7 +227,7 @@ def leader(as_json: bool, **target: str | None) -> None:
     """
     from lockgate import shapes
 
-    with asking(target, "the leader is looked for") as client:
+    with asking(target, "looking for the leader") as client:
         found = client.leader()
     if as_json:
         _print_json(shapes.leader_json(found))

@@ -22,11 +22,11 @@ _FOLLOW_S = 0.3
 
 @click.command()
 @optional_job_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on with new lines, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N records.")
 @target_options
 def logs(key: str | None, follow: bool, tail: int | None, **target: str | None) -> None:
-    """Show the logs of a `lockgate cluster`, its processes merged by time; with KEY only what is about that job.
+    """Show the logs of a `lockgate cluster`, its processes merged by time; with KEY only the lines about that job.
 
     What a job's code prints is in the logs of its task managers, and shown with the job's lines. The logs of other
     clusters are on their hosts: the command says which processes run where.
@@ -45,7 +45,7 @@ def logs(key: str | None, follow: bool, tail: int | None, **target: str | None) 
     found: Iterable[Record] = merged(logs)
     shown = 0
     if tail:
-        with working(f"{folder} is read"):
+        with working(f"reading {folder}"):
             found = deque(found, tail)
     for record in found:
         shown += 1
@@ -122,7 +122,7 @@ def _folder(target: dict[str, str | None]) -> Path | None:
 def _elsewhere(target: dict[str, str | None]) -> str:
     from lockgate.commands.views import table
 
-    with asking(target, "the cluster is asked for its processes") as client:
+    with asking(target, "asking the cluster for its processes") as client:
         cluster = client.cluster()
     rows = [(found.coordinator_id, found.address, str(found.pid)) for found in cluster.coordinators]
     rows += [(found.task_manager_id, found.address, str(found.pid)) for found in cluster.task_managers]

@@ -25,7 +25,7 @@ _COMMON = (
     ),
     click.option("--config", metavar="FILE", help="Settings file.  [default: ./lockgate.toml]"),
     click.option("--log-level", type=click.Choice(logs.LEVELS), help="[default: INFO]"),
-    click.option("--log-format", type=click.Choice(logs.FORMATS), help="Of the lines on stderr.  [default: text]"),
+    click.option("--log-format", type=click.Choice(logs.FORMATS), help="Format of the log on stderr.  [default: text]"),
 )
 
 

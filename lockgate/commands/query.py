@@ -38,7 +38,7 @@ def query(
     from lockgate import shapes
     from lockgate.commands import views
 
-    with asking(target, f"what {operator} of job {key} holds is read") as client:
+    with asking(target, f"reading the state of {operator} in job {key}") as client:
         answer = client.query(key, {operator: [_values(text) for text in keys]}, checkpoint or 0)
     if as_json:
         click.echo(json.dumps(shapes.queried_json(answer), indent=2))

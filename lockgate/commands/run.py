@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.argument("arguments", nargs=-1)
 @click.option(
-    "--rows", type=click.IntRange(1, 1_000_000), default=100, metavar="N", show_default=True, help="Of each source."
+    "--rows",
+    type=click.IntRange(1, 1_000_000),
+    default=100,
+    metavar="N",
+    show_default=True,
+    help="Rows of each source.",
 )
 def run(file: str, arguments: tuple[str, ...], rows: int) -> int:
     """Run a pipeline file on a sample of its input, in this process, and print what its sinks would get.
 
     It needs no cluster and writes nothing: every sink, `foreach_batch` included, is replaced by a table on the
-    terminal. Sources are read from their beginning, a few rows more than N where records come in blocks; then the
-    input ends, so that windows fire. What the pipeline's own code prints appears in between.
+    terminal. Sources are read from their beginning, a few rows further than N where records come in blocks. Then
+    the input ends, so that windows fire. What the pipeline's own code prints appears in between.
 
     \b
     Examples:
@@ -48,7 +53,7 @@ def _preview(key: str, graph: JobGraph, rows: int) -> None:
         f"preview of {key} on {counted(rows, 'row')} of each source; Spark starts, which takes some seconds", err=True
     )
     try:
-        with working(f"job {key} runs on a sample"):
+        with working(f"running job {key} on a sample"):
             output = preview_graph(graph, rows)
     except PreviewFailed as error:
         if error.traceback:

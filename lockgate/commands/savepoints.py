@@ -52,7 +52,7 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
     from lockgate import shapes
 
-    with asking(target, f"job {key} takes a savepoint") as client:
+    with asking(target, f"taking a savepoint of job {key}") as client:
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
     click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
@@ -66,7 +66,7 @@ def list_(key: str, as_json: bool, **target: str | None) -> None:
     from lockgate import shapes
     from lockgate.commands import views
 
-    with asking(target, f"the savepoints of job {key} are listed") as client:
+    with asking(target, f"listing the savepoints of job {key}") as client:
         found = client.savepoints(key)
     if as_json:
         click.echo(json.dumps([shapes.checkpoint_json(savepoint) for savepoint in found], indent=2))
@@ -109,7 +109,7 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
     from lockgate import shapes
     from lockgate.commands.progress import Silent, follow
 
-    with asking(target, f"job {key} stops with a savepoint") as client:
+    with asking(target, f"stopping job {key} with a savepoint") as client:
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())
@@ -143,7 +143,7 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_jso
         for name, vertex in by_vertex(client.job(key), wanted).items():
             if name != vertex:
                 click.echo(f"{name} runs in vertex {vertex}", err=True)
-        with working(f"job {key} takes a snapshot and starts again"):
+        with working(f"taking a snapshot of job {key} and restarting it"):
             status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
     if as_json:
         click.echo(json.dumps(shapes.rescaled_json(status), indent=2))

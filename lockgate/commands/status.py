@@ -27,7 +27,7 @@ def status(as_json: bool, **target: str | None) -> None:
     """
     from lockgate.shapes import status_json
 
-    with asking(target, "the cluster is asked for its status") as client:
+    with asking(target, "asking the cluster for its status") as client:
         cluster, jobs = client.cluster(), client.jobs(with_subtasks=False)
     click.echo(json.dumps(status_json(cluster, jobs), indent=2) if as_json else status_text(cluster, jobs))
 

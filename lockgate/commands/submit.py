@@ -55,8 +55,8 @@ def submit(
     """Submit a pipeline file, whose last line is `job.submit()`, or a job graph (.json, .pb).
 
     Returns once the job is running; errors in it (an unknown column, an unreadable path) are shown here. A job that is
-    still waiting after a minute, for example for slots, starts later by itself: the command shows what it is waiting
-    for, and succeeds.
+    still waiting after a minute, for example for slots, starts automatically later: the command shows what it is
+    waiting for, and succeeds.
 
     \b
     Examples:

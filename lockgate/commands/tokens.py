@@ -33,10 +33,10 @@ def _with_files(function: click.decorators.FC) -> click.decorators.FC:
 
 @click.group()
 def tokens() -> None:
-    """Make, list and remove tokens: each lets its holder do some things, until it ends.
+    """Create, list and remove tokens. A token gives its holder the rights of its roles until it expires.
 
-    Run it where the coordinators run, as their user. They see the change at once. With several hosts, copy the file of
-    tokens to each of them.
+    Run it where the coordinators run, as their user. They see the change at once. With several hosts, copy the token
+    file to each of them.
 
     \b
     Roles:
@@ -65,10 +65,10 @@ def tokens() -> None:
     type=click.Choice(["read", "submit", "code", "operate", "admin"]),
     help="What it is for; may be repeated.",
 )
-@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It ends after N days.  [default: never]")
+@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days.  [default: never]")
 @_with_files
 def create(name: str, roles: tuple[str, ...], days: int | None, **files: str | None) -> int:
-    """Make a token and print it. It is shown only this once: the cluster keeps a hash."""
+    """Create a token and print it. It is shown only once: the cluster keeps a hash."""
     from lockgate_common.token_book import TokenFileError, issue
 
     if not _NAME.fullmatch(name):
@@ -89,7 +89,7 @@ def create(name: str, roles: tuple[str, ...], days: int | None, **files: str | N
 @json_option
 @_with_files
 def list_tokens(as_json: bool, **files: str | None) -> int:
-    """List names, roles and ends."""
+    """List names, roles and expiry dates."""
     from lockgate_common.token_book import TokenFileError, read_entries
 
     try:
@@ -114,7 +114,7 @@ def list_tokens(as_json: bool, **files: str | None) -> int:
 @click.argument("name")
 @_with_files
 def remove(name: str, **files: str | None) -> int:
-    """Remove a token: from now on it is worth nothing."""
+    """Remove a token. It is invalid from then on."""
     from lockgate_common.token_book import TokenFileError
     from lockgate_common.token_book import remove as remove_token
 
@@ -141,4 +141,4 @@ def _end(ends_unix_s: int) -> str:
     if not ends_unix_s:
         return "never ends"
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(ends_unix_s))
-    return f"has ended on {day}" if ends_unix_s <= time.time() else f"until {day}"
+    return f"expired on {day}" if ends_unix_s <= time.time() else f"until {day}"

@@ -32,15 +32,15 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for this long
     default=1.0,
     metavar="SECONDS",
     show_default=True,
-    help="How often the view is renewed.",
+    help="Seconds between two updates.",
 )
 @target_options
 def top(every_s: float, **target: str | None) -> None:
     """Watch the cluster in the terminal: leader, task managers with their slots, jobs with their rates. BUSY is the
     busiest vertex's share of its time, BACKLOG what the sources have found and not read yet.
 
-    Ctrl-C ends it. It follows a new leader by itself. Where the output is not a terminal, it prints one view, with the
-    rates of the first seconds (--every).
+    Ctrl-C ends it. It follows a new leader automatically. Where the output is not a terminal, it prints one view,
+    with the rates of the first seconds (--every).
 
     \b
     Examples:

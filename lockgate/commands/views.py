@@ -62,7 +62,7 @@ def jobs_text(jobs: Sequence[JobStatus], width: int = sys.maxsize) -> str:
     return (
         found
         if cut == texts or not is_read
-        else f"{found}\n\n`lockgate job KEY` shows a text that ends with ... as a whole"
+        else f"{found}\n\n`lockgate job KEY` shows the full text of a line that ends with ..."
     )
 
 

@@ -58,8 +58,9 @@ def zookeeper(
 ) -> int:
     """Run ZooKeeper from PySpark's own jars: all servers on this machine, or one server of an ensemble.
 
-    Without a command it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and among
-    its servers. If there is a secret file, only clusters with that secret make nodes. It must exist if it is named.
+    Without a subcommand it runs until Ctrl-C. With zookeeper.tls in the settings it speaks TLS only, to clients and
+    among its servers. If there is a secret file, only clusters with that secret can create nodes. A secret file that
+    is named must exist.
 
     \b
     Examples:
@@ -156,9 +157,9 @@ def protect(
 ) -> int:
     """Protect a stopped cluster's nodes with its secret: seal every record, and deny access without the secret.
 
-    Clusters are made like that. This is for one that an earlier version has made, and for a change of the secret. Stop
-    every coordinator and task manager first. What an unprotected cluster holds is believed, so look at the jobs that
-    are listed, and at the snapshots that they start from.
+    New clusters are protected from the start. Use this for a cluster of an earlier version, and to change the secret.
+    Stop every coordinator and task manager first. The command trusts the content of an unprotected cluster, so check
+    the jobs that it lists, and the snapshots that they start from.
 
     \b
     Examples:

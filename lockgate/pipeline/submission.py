@@ -147,9 +147,7 @@ def send(
             trust_snapshot=start.trust_snapshot,
         )
     except KeyboardInterrupt:
-        say(
-            f"job {key} may be submitted or not: `lockgate job {key}` tells; --key {key} submits it again, at most once"
-        )
+        say(f"job {key} may or may not be submitted: `lockgate job {key}` shows it; --key {key} submits it again")
         raise
     for warning in response.warnings:
         say(f"warning: {warning}")
@@ -228,7 +226,7 @@ class _Follower:
         if status.state is JobState.WAITING_FOR_SLOTS:
             by_itself = "It starts automatically when a task manager joins or another job ends"
         else:
-            by_itself = "It continues by itself"
+            by_itself = "It continues automatically"
         return f"job {key} is submitted and still {state_text(status.state)}{reason}. {by_itself}; {_ways_on(key)}"
 
 

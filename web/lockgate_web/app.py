@@ -205,7 +205,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _not_found(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentence = "there is no such path" if error.status_code == 404 else "this path has other methods"
+    sentence = "there is no such path" if error.status_code == 404 else "this path does not have this method"
     return Response(error_body(sentence), error.status_code, error.headers, "application/json")
 
 

@@ -72,7 +72,7 @@ class Asked:
         """The number in the path. kind: what it names. Raises HttpRefusal."""
         text = self.path["id"]
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise HttpRefusal(400, f"{text[:100]!a} is no id of a {kind}")
+            raise HttpRefusal(400, f"{text[:100]!a} is not the id of a {kind}")
         return int(text)
 
     def number(self, name: str) -> int:

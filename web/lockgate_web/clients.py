@@ -89,5 +89,5 @@ class Clients:
     def _make_room(self) -> None:
         idle = next((key for key, held in self._held.items() if not held.users), None)
         if idle is None:
-            raise HttpRefusal(503, "too many users look at this dashboard now; try again later")
+            raise HttpRefusal(503, "too many users have this dashboard open; try again later")
         self._held.pop(idle).client.close()

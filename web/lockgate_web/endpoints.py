@@ -61,7 +61,7 @@ def endpoints(found: reads.Reads) -> tuple[Endpoint, ...]:
         Endpoint("GET", job, "One job", named("Job"), rpc="Get", handle=reads.job),
         Endpoint("GET", f"{job}/events", "Changes of a job as server-sent events: status, event (Event), lost, "
                  "failure, end", named("JobByVertex"), rpc="Watch", is_stream=True),
-        Endpoint("GET", f"{job}/graph", "The graph of a job, and where it is drawn", named("Graph"), rpc="Get",
+        Endpoint("GET", f"{job}/graph", "The graph of a job, with its layout", named("Graph"), rpc="Get",
                  handle=reads.graph),
         Endpoint("GET", f"{job}/reads", "What the sources of a running job had read, second by second, in the last ten "
                  "minutes of its leader", named("Reads"), rpc="Get", handle=reads.reads),
@@ -86,10 +86,11 @@ def endpoints(found: reads.Reads) -> tuple[Endpoint, ...]:
         _order("release", "Retry a job that is held back", "State", "Release", Nothing, orders.release),
         _order("savepoints/{id}/dispose", "Delete a savepoint for good", "Disposed", "DisposeSavepoint", Nothing,
                orders.dispose),
-        Endpoint("GET", f"{API}/session", "Who asks, the cluster's name, and the dashboards of its other coordinators",
+        Endpoint("GET", f"{API}/session", "The caller, the cluster's name, and its other coordinators' dashboards",
                  named("Session"), role=Role.READ),
         Endpoint("POST", f"{API}/login", "Log a browser in with a token: sets a cookie", named("Session"), role=None,
                  body=LoginBody),
-        Endpoint("POST", f"{API}/logout", "Take the cookie back", {"type": "object"}, role=None, body=Nothing),
+        Endpoint("POST", f"{API}/logout", "Log a browser out: removes the cookie", {"type": "object"}, role=None,
+                 body=Nothing),
         Endpoint("GET", f"{API}/openapi.json", "This description", {"type": "object"}, role=None),
     )  # fmt: skip

@@ -10,12 +10,12 @@ from lockgate_web.endpoints import Endpoint
 from lockgate_web.schemas import SCHEMAS, named
 
 _REFUSALS = {
-    "400": "the request has a mistake",
+    "400": "the request is invalid",
     "401": "the caller is unknown",
     "403": "the caller lacks the role, or it is a page of another site",
     "404": "there is no such job",
     "409": "the state of the job does not allow it",
-    "503": "there is no leader now, or too much is asked",
+    "503": "there is no leader at the moment, or the dashboard is overloaded",
 }
 
 

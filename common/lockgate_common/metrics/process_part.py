@@ -19,11 +19,11 @@ TOKEN = Family(
 )
 SESSION = Family(
     "lockgate_zookeeper_session_connected", Kind.GAUGE,
-    "1 while the process's ZooKeeper session is connected, 0 while it is suspended, lost or not made yet.",
+    "1 while the process's ZooKeeper session is connected, 0 while it is suspended, lost or not yet opened.",
 )  # fmt: skip
 CERTIFICATE_ENDS = Family(
     "lockgate_certificate_not_after_timestamp_seconds", Kind.GAUGE,
-    "When the certificate that this process shows ends, in seconds since 1970; none without TLS.",
+    "When the certificate of this process expires, in seconds since 1970; none without TLS.",
 )  # fmt: skip
 
 FAMILIES = (INFO, TOKEN, SESSION, CERTIFICATE_ENDS, INCOMPLETE)

@@ -38,7 +38,7 @@ class FailureReason(Enum):
     BASE_MISSING = "it builds on a snapshot that is missing"
     INCOMPLETE = "it is full, but builds on another snapshot"
     NOT_WRITTEN = "it could not be written"
-    STORAGE_FAILED = "the storage did not take its metadata"
+    STORAGE_FAILED = "its metadata could not be stored"
     STORE_AWAY = "ZooKeeper was not reachable"
     SUBSUMED = "a newer checkpoint subsumes it"
     SOURCES_STOP = "the sources stop reading"

@@ -14,7 +14,7 @@ from lockgate_proto.messages import CheckpointMode, JobGraph, Vertex
 
 _UNFIT = {
     CheckpointMode.UNALIGNED: "UNALIGNED, in which a barrier overtakes broadcast records in some of them only",
-    CheckpointMode.AT_LEAST_ONCE: "AT_LEAST_ONCE, in which a snapshot has broadcast records of after its barrier",
+    CheckpointMode.AT_LEAST_ONCE: "AT_LEAST_ONCE, in which a snapshot has broadcast records from after its barrier",
     CheckpointMode.AT_MOST_ONCE: "AT_MOST_ONCE, in which a restart loses broadcast records for good",
 }
 
@@ -42,7 +42,7 @@ def _vertex_problems(graph: JobGraph, vertex: Vertex) -> Iterator[str]:
         senders = ", ".join(edge.source for edge in edges)
         yield (
             f"{name} from {len(edges)} BROADCAST edges ({senders}), whose records would come in another order in each "
-            "subtask: bring them together in one vertex with parallelism 1 before."
+            "subtask: bring them together in one vertex with parallelism 1 first."
         )
     if not others:
         yield f"{name} and no other input: add an edge that is not BROADCAST, with the records to process."

@@ -70,7 +70,7 @@ def _instead(operator: Operator) -> str:
     if is_sink(operator):
         return "a sink shows the whole output of a checkpoint; filter such records out with a transform before it"
     if is_source(operator):
-        return "of files, the source's option mode decides about lines that are not valid records"
+        return "for files, the source's option mode decides what happens to invalid lines"
     return "compute its keys and inputs with a transform before it, and give that one on_error"
 
 

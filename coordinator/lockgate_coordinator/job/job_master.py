@@ -265,7 +265,7 @@ class JobMaster:
             return
         state = self._attempts.begin(event, self._orders.objection(self._snapshots.completed), now_ms)
         if state is m.JobState.RESTARTING:
-            self._restart("the slots of subtasks that run on are gone", now_ms)
+            self._restart("the slots of running subtasks are gone", now_ms)
         elif state is not None:
             self._move(state, now_ms)
             self._out += self._attempts.adoption_event()
@@ -291,7 +291,9 @@ class JobMaster:
         if counts is not None:
             self._on(counts, now_ms)
         elif self._attempts.is_current(event):
-            self._life.note(f"{event.task_manager_id} sent a {type(event.report).__name__} of others: ignored", now_ms)
+            self._life.note(
+                f"ignored a {type(event.report).__name__} of {event.task_manager_id} about subtasks elsewhere", now_ms
+            )
 
     def _on_report(self, event: TaskManagerEvent, now_ms: int) -> None:
         if self._ending is not None:
@@ -449,7 +451,7 @@ class JobMaster:
         self._attempts.is_counted = after.is_counted
         self._move(m.JobState.RESTARTING, now_ms)
         self._restart_at_ms = now_ms + after.delay_ms
-        self._life.message = f"{reason}; the next attempt comes {after.delay_ms} ms after that"
+        self._life.message = f"{reason}; the next attempt follows after {after.delay_ms} ms"
 
     def _end(self, ending: Ending, now_ms: int, failed: AttemptFailed | None = None) -> None:
         """Begins the end of the job. failed: the failure of the attempt that causes it, if any."""

@@ -91,7 +91,7 @@ def status_message(
         if state not in (JobState.RUNNING, JobState.FINISHING):
             return (
                 f"the job has waited for its storage since {since}: {trouble.reason}; bring the storage back, then "
-                f"the job continues by itself"
+                f"the job continues automatically"
             )
         return (
             f"the job runs, but no checkpoint has completed since {since}: {trouble.reason}; make room in the storage "

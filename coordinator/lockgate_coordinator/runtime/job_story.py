@@ -66,8 +66,8 @@ class JobStory:
         lines = self._log.lines()
         if not self._log.is_cut(len(lines)):
             return lines, ()
-        kept = "The job has ended: of the leader's lines" if self._has_ended else "Of the leader's lines"
-        return lines, (f"{kept} the newest {len(lines)} are kept.",)
+        kept = "The job has ended: only" if self._has_ended else "Only"
+        return lines, (f"{kept} the newest {len(lines)} of the leader's lines are kept.",)
 
     def end(self) -> None:
         """The job has ended: keeps only its last events."""

@@ -23,10 +23,8 @@ FENCED_WRITES = counter(
 TAKEOVER = histogram(
     "lockgate_takeover_seconds", "From the first sign of the former leader's loss to the grant of this one."
 )
-ZOOKEEPER_WRITE = histogram(
-    "lockgate_zookeeper_write_seconds", "Fenced writes of the leader, tries that failed included."
-)
-ZOOKEEPER_READ = histogram("lockgate_zookeeper_read_seconds", "Reads of the leader, tries that failed included.")
+ZOOKEEPER_WRITE = histogram("lockgate_zookeeper_write_seconds", "Fenced writes of the leader, including failed ones.")
+ZOOKEEPER_READ = histogram("lockgate_zookeeper_read_seconds", "Reads of the leader, including failed ones.")
 STREAMS = gauge("lockgate_grpc_streams", "Open streams at this coordinator.", ("kind",))
 TRACES = counter("lockgate_traces_total", "Traces for an OTLP receiver: sent, failed, dropped.", ("result",))
 
@@ -40,7 +38,7 @@ JOB_STATE = gauge("lockgate_job_state", "1, with the job's present state.", ("jo
 JOB_ATTEMPT = gauge("lockgate_job_attempt", "The number of the job's newest attempt.", _JOB)
 JOB_RESTARTS = counter("lockgate_job_restarts_total", "Restarts since the job's submission.", _JOB)
 ATTEMPTS_DEPLOYED = counter(
-    "lockgate_job_attempts_deployed_total", "Attempts of which every subtask has run, under this leader.", _JOB
+    "lockgate_job_attempts_deployed_total", "Attempts in which every subtask has run, under this leader.", _JOB
 )
 ATTEMPTS_ENDED = counter(
     "lockgate_job_attempts_ended_total",

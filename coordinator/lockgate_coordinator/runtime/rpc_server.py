@@ -138,7 +138,7 @@ class RpcServer:
         self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
-        self._in_hand = CallPlaces(_IN_HAND, "calls are in hand")
+        self._in_hand = CallPlaces(_IN_HAND, "calls are in progress")
         self._waits = CallPlaces(_IN_HAND, "calls wait for savepoints and the like")
         self._is_started = False
         try:

@@ -37,7 +37,7 @@ class JwtSettings:
         """Raises SettingsError naming the first setting that cannot work."""
         for name in ("issuer", "audience", "keys", "role_claim"):
             if not getattr(self, name):
-                raise SettingsError(f"jwt.{name}: nothing is given; JWTs need issuer, audience and keys")
+                raise SettingsError(f"jwt.{name}: it is empty; JWTs need issuer, audience and keys")
         for algorithm in self.algorithms or ("nothing",):
             if algorithm not in SIGNATURES:
                 raise SettingsError(f"jwt.algorithms: {algorithm!r} is not allowed; use {', '.join(SIGNATURES)}")

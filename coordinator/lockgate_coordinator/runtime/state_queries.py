@@ -77,7 +77,7 @@ class StateQueries:
         open, as long as it is there.
         """
         if len(self._asked) >= MOST_WAITING:
-            text = f"{MOST_WAITING} queries of state wait for their answers already; try again"
+            text = f"{MOST_WAITING} state queries are waiting for answers already; try again"
             return query.checkpoint, _failed(Busy(text))
         name = max(task_managers, key=lambda each: zlib.crc32(f"{query.job_key} {each}".encode()), default="")
         if not name:

@@ -46,7 +46,7 @@ def _table(found: Sequence[Consequences]) -> str:
     head = "".join(
         f"<th>{name}</th>"
         for name in (
-            *("struck", "kills", "adopted", "in part", "first record p50", "p90", "p99", "worst"),
+            *("target", "kills", "adopted", "in part", "first record p50", "p90", "p99", "worst"),
             *("first checkpoint p50", "p90", "p99", "worst", "subtasks restarted", "records read again"),
         )
     )

@@ -47,7 +47,7 @@ class ProcessArena:
         if (target is Target.STANDBY or target.strikes_leader) and self._coordinators < 2:
             raise DrillError("the cluster has no standby; start another coordinator before you kill one")
         if target not in _ANYWHERE and self._cluster is None:
-            raise DrillError(f"the drill strikes at {target.value} only in its own cluster; omit --cluster")
+            raise DrillError(f"the drill attacks {target.value} only in its own cluster; omit --cluster")
         processes = [(coordinator.address, coordinator.pid) for coordinator in status.coordinators]
         processes += [(task_manager.address, task_manager.pid) for task_manager in status.task_managers]
         strangers = [f"{address} (pid {pid})" for address, pid in processes if not listens_at(pid, address)]

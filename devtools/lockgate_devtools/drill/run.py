@@ -139,7 +139,7 @@ def drill(options: DrillOptions, say: Say) -> Report:
         folder = work.path if work else Path(options.directory).absolute()
         prepare_directory(folder, ("",))
         what = (
-            f"strike at everything for {options.minutes:g} minutes"
+            f"attack everything for {options.minutes:g} minutes"
             if options.minutes
             else f"kill the {options.kill.value} {options.times} times"
         )

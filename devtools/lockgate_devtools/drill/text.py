@@ -59,7 +59,7 @@ def render(report: Report) -> str:
 
 def _by_target(report: Report) -> list[str]:
     """To the first record, and to the first checkpoint: p50, p90, p99 and the worst."""
-    head = f"{'struck':<28}{'kills':>6}{'adopted':>9}{'in part':>9}"
+    head = f"{'target':<28}{'kills':>6}{'adopted':>9}{'in part':>9}"
     head += f"{'first record p50/p90/p99/worst':>40}{'first checkpoint':>32}"
     return ["", head, *(_row(row) for row in by_target(report.kills))]
 

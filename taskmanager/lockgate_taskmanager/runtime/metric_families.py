@@ -10,7 +10,7 @@ _SUBTASK = ("job_key", "vertex", "subtask")
 SLOTS = gauge("lockgate_taskmanager_slots", "Subtasks of each vertex that fit here.")
 SUBTASKS = gauge("lockgate_taskmanager_subtasks", "Subtasks that live here now.")
 CONNECTED = gauge("lockgate_taskmanager_leader_connected", "1 while a leader has registered this process.")
-STREAMS_OPENED = counter("lockgate_taskmanager_control_streams_total", "Streams to a leader that were opened.")
+STREAMS_OPENED = counter("lockgate_taskmanager_control_streams_total", "Streams opened to a leader.")
 FENCED = counter(
     "lockgate_fenced_messages_total", "Messages that were refused because a leader with a higher token is known."
 )
@@ -39,10 +39,10 @@ BACKLOG_SPLITS = gauge(
     "Files or other splits of a source that are not read to their ends. None if not known.",
     _SUBTASK,
 )
-BATCHES = counter("lockgate_subtask_batches_total", "Micro-batches with records, but for the first one.", _SUBTASK)
+BATCHES = counter("lockgate_subtask_batches_total", "Micro-batches with records, except the first.", _SUBTASK)
 BATCH_DURATION = histogram(
     "lockgate_subtask_batch_duration_seconds",
-    "Time of one micro-batch in the operators and Spark, but for the first one, which includes planning.",
+    "Time of one micro-batch in the operators and Spark, except the first, which includes planning.",
     _SUBTASK,
 )
 ENGINE_JOBS = counter("lockgate_subtask_spark_jobs_total", "Queries that Spark has run for the subtask.", _SUBTASK)
@@ -53,12 +53,14 @@ ENGINE_TIME = counter(
 )
 INPUT_RECORDS = counter("lockgate_subtask_input_records_total", "Input records of those batches.", _SUBTASK)
 INPUT_BYTES = counter("lockgate_subtask_input_bytes_total", "Input bytes of those batches.", _SUBTASK)
-QUEUED_BYTES = gauge("lockgate_subtask_input_queue_bytes", "What waits in all input channels.", _SUBTASK)
+QUEUED_BYTES = gauge("lockgate_subtask_input_queue_bytes", "Bytes in all input channels.", _SUBTASK)
 QUEUED_ELEMENTS = gauge("lockgate_subtask_input_queue_elements", "Elements in all input channels.", _SUBTASK)
 QUEUE_FILL = gauge(
     "lockgate_subtask_input_queue_fill_ratio", "The fullest input channel; from 1 on its sender has to wait.", _SUBTASK
 )
-OUTPUT_BYTES = gauge("lockgate_subtask_output_queue_bytes", "What waits to be sent to other task managers.", _SUBTASK)
+OUTPUT_BYTES = gauge(
+    "lockgate_subtask_output_queue_bytes", "Bytes that wait to be sent to other task managers.", _SUBTASK
+)
 STATE_SIZE = gauge(
     "lockgate_state_size_bytes",
     "State of an operator in the subtask's newest snapshot, by state backend.",

@@ -83,7 +83,7 @@ def refusal(kind: DataType) -> str:
 def key_refusal(kind: DataType) -> str:
     """Why values of this type cannot be keys; empty when they can."""
     if isinstance(kind, ArrayType | MapType | StructType | VariantType):
-        return f"is of type {kind.simpleString()}, which cannot be a key; use a plain value, say a field of it"
+        return f"is of type {kind.simpleString()}, which cannot be a key; use a plain value, such as one of its fields"
     return refusal(kind)
 
 

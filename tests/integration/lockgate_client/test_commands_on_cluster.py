@@ -197,7 +197,10 @@ def test_a_job_whose_python_was_not_called_in_time_is_said_to_have_written_nothi
 @pytest.mark.parametrize(
     ("patched", "said"),
     [
-        ("lockgate.client.Client.submit", "job k may be submitted or not: `lockgate job k` tells; --key k submits it"),
+        (
+            "lockgate.client.Client.submit",
+            "job k may or may not be submitted: `lockgate job k` shows it; --key k submits it",
+        ),
         (
             "lockgate.client.JobHandle.watch",
             "job k is submitted, and continues without this command; `lockgate watch k`",
@@ -256,7 +259,7 @@ def test_a_job_that_fails_just_after_its_start_is_still_caught(
             "waiting for slots",
             "It starts automatically when a task manager joins or another job ends",
         ),
-        (m.JobState.RESTARTING, "restarting", "It continues by itself"),
+        (m.JobState.RESTARTING, "restarting", "It continues automatically"),
     ],
 )
 def test_submit_of_a_waiting_job_gives_the_reason_and_the_next_commands(

@@ -100,7 +100,10 @@ def test_the_subtasks_of_a_checkpoint_are_listed(busy: Site) -> None:
     assert all(part["size_bytes"] > 0 for part in found["subtasks"])
     assert busy.get(f"{path}/{number}?vertex=count").json["total"] == 1
     assert busy.get(f"{path}/999999").json["subtasks"] == []
-    assert (busy.get(f"{path}/one").status, busy.get(f"{path}/one").error) == (400, "'one' is no id of a checkpoint")
+    assert (busy.get(f"{path}/one").status, busy.get(f"{path}/one").error) == (
+        400,
+        "'one' is not the id of a checkpoint",
+    )
     assert busy.get(f"{API}/jobs/none/checkpoints/1").status == 404
 
 

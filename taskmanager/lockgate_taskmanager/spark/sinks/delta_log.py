@@ -121,7 +121,7 @@ class DeltaLog:
         except Exception as error:
             if table is None and self._look() is not None:
                 return "the table was created by another process"
-            raise self._failed("did not take the rows", error) from error
+            raise self._failed("did not accept the rows", error) from error
         self._sync(table)
         return None
 
@@ -202,8 +202,8 @@ class DeltaLog:
     def _require_makeable(self, schema: Mapping[str, Any]) -> None:
         if hides_times(schema):
             raise UserError(
-                f"{self._where}: delta-rs cannot make a table whose TIMESTAMP_NTZ values are in maps alone; cast them"
-                " to TIMESTAMP, or make the table with Spark first"
+                f"{self._where}: delta-rs cannot create a table whose only TIMESTAMP_NTZ values are in maps; cast them"
+                " to TIMESTAMP, or create the table with Spark first"
             )
 
     def _unknown(self, field: pa.Field) -> str:

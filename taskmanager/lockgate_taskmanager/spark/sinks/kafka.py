@@ -141,13 +141,13 @@ class KafkaSink(Sink):
         if owner not in self._producers:
             name = f"lockgate/{owner.job_key}/{owner.run_id}/{self.context.operator_id}/{owner.subtask}"
             producer = self._kafka.producer(**{"transactional.id": name})
-            with self._kafka.explained("did not take the sink's producer"):
+            with self._kafka.explained("did not accept the sink's producer"):
                 producer.init_transactions(_COMMIT_TIMEOUT_S)
             self._producers[owner] = producer
         return self._producers[owner]
 
     def _write(self, producer: Any, rows: pa.Table, owner: Owner, checkpoint_id: int) -> None:
-        with self._kafka.explained(f"did not take the rows of checkpoint {checkpoint_id}"):
+        with self._kafka.explained(f"did not accept the rows of checkpoint {checkpoint_id}"):
             producer.begin_transaction()
             produce(producer, self._options.topic, rows)
             self._note(producer, owner, checkpoint_id)

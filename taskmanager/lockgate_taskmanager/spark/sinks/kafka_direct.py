@@ -39,7 +39,7 @@ class DirectKafkaSink(Sink):
             self._producer = self._kafka.producer(**{"delivery.report.only.error": True, "on_delivery": self._refused})
 
     def write(self, table: pa.Table) -> None:
-        with self._kafka.explained("did not take a record"):
+        with self._kafka.explained("did not accept a record"):
             produce(self._producer, self._options.topic, records(table, self._options, self.context.where))
             self._producer.poll(0)
         self._require_taken()
@@ -54,13 +54,13 @@ class DirectKafkaSink(Sink):
         """Waits until Kafka has acknowledged everything. From any thread. Raises UserError, Unavailable."""
         producer = self._producer
         if producer is None or producer.flush(_FLUSH_TIMEOUT_S):
-            raise Unavailable(f"{self.context.where}: Kafka did not take all records within {_FLUSH_TIMEOUT_S:g} s")
+            raise Unavailable(f"{self.context.where}: Kafka did not accept all records within {_FLUSH_TIMEOUT_S:g} s")
         self._require_taken()
 
     def _refused(self, error: Any, message: Any) -> None:
         del message
         if error is not None and self._failure is None:
-            self._failure = self._kafka.failed("did not take a record", error)
+            self._failure = self._kafka.failed("did not accept a record", error)
 
     def _require_taken(self) -> None:
         if self._failure is not None:

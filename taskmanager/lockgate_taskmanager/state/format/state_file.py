@@ -146,7 +146,7 @@ def about_of(
     if metadata.get("lockgate.format") not in formats:
         raise StateUnreadable(
             f"the state file {where} has format {metadata.get('lockgate.format')}, and Lockgate {own_version()} reads "
-            f"{' or '.join(formats)} there: use the version that has written it, or one between both"
+            f"{' or '.join(formats)} there: use the version that wrote it, or one in between"
         )
     _check(metadata, where, signature, max_parallelism)
     partial_schema = arrow_input.read_schema(base64.b64decode(metadata["lockgate.partial_schema"]))

@@ -86,7 +86,7 @@ def test_on_error_is_accepted_where_it_is_supported(kind: object) -> None:
         (graph(Deduplicate(("word",)), OnError.SKIP), "'middle' cannot leave out single records: compute its keys"),
         (graph(ConsoleSink(), OnError.SKIP), "a sink shows the whole output of a checkpoint"),
         (graph(ForeachBatchSink(b"x"), OnError.SKIP), "filter such records out with a transform before it"),
-        (graph(FILES, OnError.SKIP), "the source's option mode decides about lines that are not valid records"),
+        (graph(FILES, OnError.SKIP), "the source's option mode decides what happens to invalid lines"),
         (graph(SQL, OnError.SKIP, "bad"), "names dead letters 'bad', but its on_error is not DEAD_LETTER"),
         (graph(SQL, OnError.DEAD_LETTER), "calls its dead letters ''"),
         (graph(SQL, OnError.DEAD_LETTER, "late", "late"), "and not 'late'"),

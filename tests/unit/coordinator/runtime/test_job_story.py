@@ -101,7 +101,7 @@ def test_after_the_end_the_last_events_are_kept_with_a_remark() -> None:
     story.end()
     lines, remarks = story.lines()
     assert len(lines) == KEPT_AFTER_END
-    assert remarks == (f"The job has ended: of the leader's lines the newest {KEPT_AFTER_END} are kept.",)
+    assert remarks == (f"The job has ended: only the newest {KEPT_AFTER_END} of the leader's lines are kept.",)
 
 
 @pytest.mark.parametrize("kind", get_args(do.ControlBody), ids=lambda kind: kind.__name__)

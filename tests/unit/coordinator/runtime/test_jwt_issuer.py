@@ -229,10 +229,10 @@ def test_a_coordinator_does_not_start_without_the_package(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"issuer": ""}, "jwt.issuer: nothing is given"),
-        ({"audience": ""}, "jwt.audience: nothing is given"),
-        ({"keys": ""}, "jwt.keys: nothing is given"),
-        ({"role_claim": ""}, "jwt.role_claim: nothing is given"),
+        ({"issuer": ""}, "jwt.issuer: it is empty"),
+        ({"audience": ""}, "jwt.audience: it is empty"),
+        ({"keys": ""}, "jwt.keys: it is empty"),
+        ({"role_claim": ""}, "jwt.role_claim: it is empty"),
         ({"algorithms": ("none",)}, "'none' is not allowed; use RS256"),
         ({"algorithms": ("ES256", "HS256")}, "'HS256' is not allowed"),
         ({"algorithms": ()}, "'nothing' is not allowed"),

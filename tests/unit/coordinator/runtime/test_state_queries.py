@@ -139,7 +139,7 @@ def test_queries_do_not_pile_up() -> None:
     term = FakeTerm("tm-0")
     for _ in range(MOST_WAITING):
         term.ask()
-    with pytest.raises(Busy, match="wait for their answers already"):
+    with pytest.raises(Busy, match="are waiting for answers already"):
         term.ask().result()
     term.queries.answer("tm-0", answered(term.number(0)))
     assert not term.ask().done()

@@ -205,7 +205,7 @@ def test_a_long_error_in_the_list_of_jobs_is_cut_to_the_line() -> None:
         cut = next(line for line in text.splitlines() if line.startswith("orders-1"))
         assert width - 10 < len(cut) <= width
         assert cut.endswith(" ...")
-        assert text.endswith("\n\n`lockgate job KEY` shows a text that ends with ... as a whole")
+        assert text.endswith("\n\n`lockgate job KEY` shows the full text of a line that ends with ...")
     narrow = views.jobs_text((failed,), 20)
     assert "task manager tm-1 is lost" in narrow
     assert views.jobs_text((short,), 160).endswith("it failed")

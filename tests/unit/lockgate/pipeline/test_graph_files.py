@@ -27,13 +27,13 @@ def test_a_written_graph_is_read_unchanged(tmp_path: Path, suffix: str) -> None:
     ("content", "words"),
     [
         ("[" * 100_000 + "]" * 100_000, "nested more than 200 levels deep"),
-        ('{"vertices": [' + '{"operators": [' * 60_000, "nested|no JSON"),
+        ('{"vertices": [' + '{"operators": [' * 60_000, "nested|not JSON"),
         ('{"name": "a", "name": "b"}', "the key 'name' twice"),
         ('{"name": "\\ud800"}', "half of a surrogate pair"),
         ('{"name": 1e999}', "too large"),
         ("[]", "is not a job graph"),
         ("7", "is not a job graph"),
-        ("", "no JSON"),
+        ("", "not JSON"),
     ],
 )
 def test_an_invalid_graph_file_is_refused_in_a_sentence(tmp_path: Path, content: str, words: str) -> None:

@@ -220,7 +220,7 @@ def test_a_death_between_the_names_and_the_log_is_made_good(tmp_path: Path, monk
 
     monkeypatch.setattr(first._log, "_commit", die)
     with pytest.raises(
-        Unavailable, match=r"operator 'op': the Delta table file://.* did not take the rows: the storage"
+        Unavailable, match=r"operator 'op': the Delta table file://.* did not accept the rows: the storage"
     ):
         first.commit(1)
     assert list(tmp_path.glob("part-*"))

@@ -140,7 +140,7 @@ def test_a_producer_that_was_fenced_writes_nothing(place: Place) -> None:
     stored = place.persist(zombie, 2)
     fresh = place.attempt()
     fresh.restore(stored)
-    with pytest.raises(Unavailable, match="did not take the rows of checkpoint 2"):
+    with pytest.raises(Unavailable, match="did not accept the rows of checkpoint 2"):
         zombie.commit(2)
     assert place.visible() == [b"a", b"b"]
     zombie.commit(2)  # asked again, it takes the name over, and finds in the ledger that there is nothing to do
@@ -212,7 +212,7 @@ def test_a_record_that_is_too_large_is_the_authors_and_leaves_nothing(place: Pla
     sink = place.attempt(options={"message.max.bytes": "2000"})
     sink.write(rows("x" * 3_000))
     place.persist(sink, 1)
-    with pytest.raises(DataError, match=r"did not take the rows of checkpoint 1: .*[Mm]essage size too large"):
+    with pytest.raises(DataError, match=r"did not accept the rows of checkpoint 1: .*[Mm]essage size too large"):
         sink.commit(1)
     assert place.visible() == []
 
@@ -241,7 +241,7 @@ def test_at_least_once_no_snapshot_covers_records_that_kafka_has_not_accepted(
     sink.prepare(SCHEMA)
     sink.write(rows("a"))
     for checkpoint_id in (1, 2):
-        with pytest.raises(Unavailable, match="did not take a record"):
+        with pytest.raises(Unavailable, match="did not accept a record"):
             place.persist(sink, checkpoint_id)
     with pytest.raises(Unavailable):
         sink.write(rows("b"))
