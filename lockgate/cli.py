@@ -191,7 +191,7 @@ def _report(error: Exception) -> int:
 
     if isinstance(error, UserError):
         return _fail(str(error), error.exit_code)
-    from lockgate.commands.faults import write_fault
+    from lockgate.commands.fault_log import write_fault
 
     return _fail(f"unexpected {type(error).__name__}: {error}; {write_fault(error)}", EXIT_FAULT)
 

@@ -41,7 +41,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
       lockgate jobs --state running --state restarting
       lockgate jobs --json | jq -r '.[] | select(.state == "RUNNING") | .key'
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
 
     with asking(target, "asking the leader for its jobs") as client:
@@ -51,7 +51,7 @@ def jobs(states: tuple[str, ...], as_json: bool, **target: str | None) -> None:
         click.echo(f"none of the {counted(len(listed), 'job')} is {' or '.join(states)}")
         return
     if as_json:
-        _print_json([shapes.summary_json(job) for job in found])
+        _print_json([json_shapes.summary_json(job) for job in found])
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         click.echo(views.jobs_text(found, width))
@@ -75,7 +75,7 @@ def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | N
       lockgate job wordcount-1f2e3d4c --json | jq .last_checkpoint.duration_ms
       lockgate job wordcount-1f2e3d4c --story | grep 'checkpoint 7'
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
     from lockgate.commands.story_views import story_text
 
@@ -84,10 +84,10 @@ def job(key: str, story: bool, traceback: bool, as_json: bool, **target: str | N
     with asking(target, f"asking the leader for job {key}") as client:
         if story:
             answer = client.story(key)
-            as_text, as_data = story_text(answer), shapes.story_json(answer)
+            as_text, as_data = story_text(answer), json_shapes.story_json(answer)
         else:
             status = client.job(key)
-            as_data = shapes.job_json(status)
+            as_data = json_shapes.job_json(status)
             as_text = views.traceback_text(status) if traceback else views.job_text(status)
     if as_json:
         _print_json(as_data)
@@ -133,7 +133,7 @@ def checkpoints(key: str, with_offsets: bool, history: bool, as_json: bool, **ta
       lockgate checkpoints wordcount-1f2e3d4c --history | grep aborted
       lockgate submit wordcount.py --from "$(lockgate checkpoints KEY --json | jq -r '.[0].pointer')"
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
 
     if history and with_offsets:
@@ -145,7 +145,7 @@ def checkpoints(key: str, with_offsets: bool, history: bool, as_json: bool, **ta
             found = client.checkpoints(key)
             offsets = {each.checkpoint_id: each for each in client.offsets(key)} if with_offsets else {}
     if history and as_json:
-        _print_json([shapes.outcome_json(outcome) for outcome in outcomes])
+        _print_json([json_shapes.outcome_json(outcome) for outcome in outcomes])
     elif history:
         click.echo(views.outcomes_text(outcomes))
     else:
@@ -156,14 +156,14 @@ def _print_checkpoints(
     found: Sequence[CompletedCheckpoint], offsets: Mapping[int, CheckpointOffsets] | None, *, as_json: bool
 ) -> None:
     """offsets: by checkpoint, if they are asked for."""
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
 
     if offsets is not None:
         found = tuple(checkpoint for checkpoint in found if checkpoint.checkpoint_id in offsets)
     if as_json:
-        extra = {number: {"offsets": shapes.offsets_json(each)} for number, each in (offsets or {}).items()}
-        _print_json([(shapes.checkpoint_json(each) or {}) | extra.get(each.checkpoint_id, {}) for each in found])
+        extra = {number: {"offsets": json_shapes.offsets_json(each)} for number, each in (offsets or {}).items()}
+        _print_json([(json_shapes.checkpoint_json(each) or {}) | extra.get(each.checkpoint_id, {}) for each in found])
     elif offsets is not None:
         click.echo(views.offsets_text([offsets[checkpoint.checkpoint_id] for checkpoint in found]))
     else:
@@ -225,11 +225,11 @@ def leader(as_json: bool, **target: str | None) -> None:
       lockgate leader
       kill -9 "$(lockgate leader --json | jq .pid)"      # see a failover
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
 
     with asking(target, "looking for the leader") as client:
         found = client.leader()
     if as_json:
-        _print_json(shapes.leader_json(found))
+        _print_json(json_shapes.leader_json(found))
     else:
         click.echo(f"{found.address}  pid {found.pid}  token {found.token}  session {found.session}")

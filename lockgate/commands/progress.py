@@ -11,7 +11,7 @@ import click
 from lockgate_common.printable import printable
 from lockgate_proto.messages import JobEvent, JobEventKind, JobState, JobStatus
 
-from lockgate import shapes
+from lockgate import json_shapes
 from lockgate.client import TERMINAL, Client
 from lockgate.commands import views
 from lockgate.commands.rates import Rates
@@ -152,11 +152,11 @@ class JsonProgress(Silent):
 
     def status(self, status: JobStatus) -> None:
         """{"status": ...}"""
-        _print_line({"status": shapes.job_json(status)})
+        _print_line({"status": json_shapes.job_json(status)})
 
     def event(self, event: JobEvent) -> None:
         """{"event": ...}"""
-        _print_line({"event": shapes.event_json(event)})
+        _print_line({"event": json_shapes.event_json(event)})
 
 
 def _print_line(value: dict[str, Any]) -> None:

@@ -35,13 +35,13 @@ def query(
       lockgate query orders totals '["EUR", 2024]' --json
       lockgate query wordcount-1f2e3d4c counts the --checkpoint 196
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
 
     with asking(target, f"reading the state of {operator} in job {key}") as client:
         answer = client.query(key, {operator: [_values(text) for text in keys]}, checkpoint or 0)
     if as_json:
-        click.echo(json.dumps(shapes.queried_json(answer), indent=2))
+        click.echo(json.dumps(json_shapes.queried_json(answer), indent=2))
     else:
         click.echo(views.queried_text(answer))
 

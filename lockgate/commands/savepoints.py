@@ -50,11 +50,11 @@ def savepoint() -> None:
 @target_options
 def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None) -> None:
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
-    from lockgate import shapes
+    from lockgate import json_shapes
 
     with asking(target, f"taking a savepoint of job {key}") as client:
         taken = client.savepoint(key, int((timeout_s or 0) * 1000))
-    click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+    click.echo(json.dumps(json_shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
 
 @savepoint.command("list")
@@ -63,13 +63,13 @@ def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None)
 @target_options
 def list_(key: str, as_json: bool, **target: str | None) -> None:
     """List the savepoints of a job, running or ended, newest first."""
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands import views
 
     with asking(target, f"listing the savepoints of job {key}") as client:
         found = client.savepoints(key)
     if as_json:
-        click.echo(json.dumps([shapes.checkpoint_json(savepoint) for savepoint in found], indent=2))
+        click.echo(json.dumps([json_shapes.checkpoint_json(savepoint) for savepoint in found], indent=2))
     else:
         click.echo(views.checkpoints_text(found))
 
@@ -106,14 +106,14 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
       lockgate stop wordcount-1f2e3d4c
       lockgate submit wordcount.py --from "$(lockgate stop wordcount-1f2e3d4c --wait)"
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.commands.progress import Silent, follow
 
     with asking(target, f"stopping job {key} with a savepoint") as client:
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
         if wait:
             follow(client, key, Silent())
-    click.echo(json.dumps(shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+    click.echo(json.dumps(json_shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
 
 @click.command()
@@ -134,7 +134,7 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_jso
       lockgate rescale wordcount-1f2e3d4c counts=3
       lockgate rescale wordcount-1f2e3d4c read=4 counts=8
     """
-    from lockgate import shapes
+    from lockgate import json_shapes
     from lockgate.client.rescale import by_vertex
     from lockgate.client.rescale import rescale as rescale_job
 
@@ -146,7 +146,7 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_jso
         with working(f"taking a snapshot of job {key} and restarting it"):
             status = rescale_job(client, key, wanted, int((timeout_s or 0) * 1000))
     if as_json:
-        click.echo(json.dumps(shapes.rescaled_json(status), indent=2))
+        click.echo(json.dumps(json_shapes.rescaled_json(status), indent=2))
         return
     counts: dict[str, int] = {}
     for subtask in status.subtasks:

@@ -25,7 +25,7 @@ def status(as_json: bool, **target: str | None) -> None:
       lockgate status
       lockgate status --json | jq '[.task_managers[].free_slots] | add'
     """
-    from lockgate.shapes import status_json
+    from lockgate.json_shapes import status_json
 
     with asking(target, "asking the cluster for its status") as client:
         cluster, jobs = client.cluster(), client.jobs(with_subtasks=False)

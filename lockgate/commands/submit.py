@@ -92,7 +92,7 @@ def submit(
 
 
 def _print_json(steering: Steering) -> None:
-    from lockgate.shapes import submission_json
+    from lockgate.json_shapes import submission_json
 
     for handle, answer in zip(steering.handles, steering.answers, strict=True):
         click.echo(json.dumps(submission_json(handle.status(), answer)))

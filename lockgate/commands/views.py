@@ -26,7 +26,7 @@ from lockgate_proto.messages import (
     SubtaskLoad,
 )
 
-from lockgate.shapes import mode_name, state_kind
+from lockgate.json_shapes import mode_name, state_kind
 
 _FEWEST = 40
 _SAVEPOINT = CheckpointKind.SAVEPOINT

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lockgate_common.security import Credentials, TlsFiles, load_secret
-from lockgate_devtools.equipment import links
+from lockgate_devtools.equipment import container_links
+from lockgate_devtools.equipment.container_links import Endpoint
 from lockgate_devtools.equipment.engine import docker
-from lockgate_devtools.equipment.links import Endpoint
 from lockgate_proto.messages import RestartStrategy
 
 from lockgate.client import Client, ClientError
@@ -258,7 +258,7 @@ class Fleet:
         """Packets between the container and the others are dropped silently."""
         sides = [other.endpoint for other in others if other.id != container.id and other.address]
         self._cuts.append((container.endpoint, sides))
-        links.cut(container.endpoint, sides)
+        container_links.cut(container.endpoint, sides)
 
     def lets_out(self, container: Container, target: Container) -> bool:
         """Whether what the container sends to the other one arrives there.
@@ -281,7 +281,7 @@ class Fleet:
         """Takes every cut back."""
         cuts, self._cuts = self._cuts, []
         for victim, others in cuts:
-            links.heal(victim, others)
+            container_links.heal(victim, others)
 
     def restore(self) -> None:
         """Every cut taken back, every container up; compose, which takes seconds, is asked only where one is not."""

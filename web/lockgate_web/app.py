@@ -25,7 +25,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from lockgate.client import ClientError
-from lockgate.shapes import Json
+from lockgate.json_shapes import Json
 from lockgate_web.asked import Asked, LoginBody, read_body
 from lockgate_web.clients import Clients
 from lockgate_web.endpoints import API, Endpoint, endpoints

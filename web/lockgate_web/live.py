@@ -12,8 +12,7 @@ from dataclasses import replace
 from lockgate_common.backlog import Backlog, forward_edges, vertex_backlogs
 from lockgate_proto.messages import ClusterStatus, JobStatus, LeaderRecord, OperatorStatus, ReadHistory, SubtaskSnapshot
 
-from lockgate.loads import VertexLoad, vertex_loads
-from lockgate.shapes import (
+from lockgate.json_shapes import (
     Json,
     backlog_json,
     checkpoint_json,
@@ -25,6 +24,7 @@ from lockgate.shapes import (
     summary_json,
     totals_json,
 )
+from lockgate.loads import VertexLoad, vertex_loads
 from lockgate_web.layout import HEIGHT, WIDTH, layout
 
 PAGE = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lockgate.shapes import Json
+from lockgate.json_shapes import Json
 from lockgate_web.endpoints import Endpoint
 from lockgate_web.schemas import SCHEMAS, named
 

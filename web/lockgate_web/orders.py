@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.shapes import Json, checkpoint_json
+from lockgate.json_shapes import Json, checkpoint_json
 from lockgate_web.asked import Asked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockgate.shapes import Json, checkpoint_json, job_json, outcome_json, story_json, summary_json
+from lockgate.json_shapes import Json, checkpoint_json, job_json, outcome_json, story_json, summary_json
 from lockgate_web.asked import Asked
 from lockgate_web.live import cluster_json, graph_json, overview_json, reads_json, snapshots_json, subtasks_json
 

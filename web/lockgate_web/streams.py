@@ -16,7 +16,7 @@ from lockgate_common.kept_events import MOST_EVENTS
 from lockgate_proto.messages import JobEvent, JobStatus
 
 from lockgate.client import ClientError
-from lockgate.shapes import event_json
+from lockgate.json_shapes import event_json
 from lockgate_web.asked import Asked
 from lockgate_web.live import live_json
 from lockgate_web.status_codes import refusal_of

@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 
+from lockgate_common.serving.call_places import CallPlaces
 from lockgate_common.serving.calls import Call
 from lockgate_common.serving.event_loop import Bell, LoopThread
-from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.refusals import Refused
 from lockgate_common.serving.requests import one_request
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grpc_reflection.v1alpha import reflection, reflection_pb2
+from lockgate_common.serving.call_places import CallPlaces
 from lockgate_common.serving.calls import Call
 from lockgate_common.serving.health import HEALTH, HealthService, parsed
-from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.requests import check_free
 from lockgate_proto.rpc import LEADER, READY, full_name
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lockgate_common.metrics.page import MetricsPage
 from lockgate_common.metrics.process_part import ProcessPart
 from lockgate_common.metrics.samples import Samples
-from lockgate_common.serving.places import CallPlaces
+from lockgate_common.serving.call_places import CallPlaces
 from lockgate_ha.elector import Elector
 from lockgate_proto.messages import CompletedCheckpoint, JobStatus
 

@@ -14,7 +14,7 @@ from lockgate_common import open_files
 from lockgate_common.masking import masked
 from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
-from lockgate_common.serving.places import CallPlaces
+from lockgate_common.serving.call_places import CallPlaces
 from lockgate_common.settings import OFF, SettingsError
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper

@@ -24,10 +24,10 @@ from grpc import StatusCode
 from lockgate_common.addresses import is_loopback
 from lockgate_common.proof import Peer, new_instance
 from lockgate_common.security import Credentials
+from lockgate_common.serving.call_places import CallPlaces
 from lockgate_common.serving.calls import Call, Calls
 from lockgate_common.serving.event_loop import LoopThread, settled
 from lockgate_common.serving.grpc_parts import unusable
-from lockgate_common.serving.places import CallPlaces
 from lockgate_common.serving.requests import one_request
 from lockgate_common.settings import SettingsError
 from lockgate_proto.codec import decode, encode

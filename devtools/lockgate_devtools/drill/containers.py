@@ -20,9 +20,9 @@ from lockgate_devtools.drill.arena import (
     wait_for_cluster,
 )
 from lockgate_devtools.drill.model import Target
-from lockgate_devtools.equipment import links
+from lockgate_devtools.equipment import container_links
 from lockgate_devtools.equipment.compose import COORDINATORS, ZOOKEEPERS, ComposeCluster
-from lockgate_devtools.equipment.links import Endpoint
+from lockgate_devtools.equipment.container_links import Endpoint
 
 SHARED = PurePosixPath("/var/lib/lockgate/drill")
 _READY_S = 180.0
@@ -89,7 +89,7 @@ class ContainerArena:
         if self._blow is Damage.KILL:
             self._cluster.kill(victim.container)
         else:
-            links.cut(endpoint, others)
+            container_links.cut(endpoint, others)
         return unix_us
 
     def restore_containers(self) -> None:
@@ -99,7 +99,7 @@ class ContainerArena:
             if self._blow is Damage.KILL:
                 self._cluster.start(victim.container)
             else:
-                links.heal(*self._sides(victim))
+                container_links.heal(*self._sides(victim))
 
     def make_folder(self, key: str) -> Path:
         folder = SHARED / key

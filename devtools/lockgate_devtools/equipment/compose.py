@@ -16,8 +16,8 @@ from lockgate_common.security import Credentials, TlsFiles, load_secret
 from lockgate.errors import UserError
 from lockgate.settings import ENVIRONMENT_PREFIX
 from lockgate_devtools.cluster.ports import choose
+from lockgate_devtools.equipment.container_links import Endpoint
 from lockgate_devtools.equipment.engine import docker, last_lines
-from lockgate_devtools.equipment.links import Endpoint
 
 COORDINATORS = ("coordinator-1", "coordinator-2", "coordinator-3")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")

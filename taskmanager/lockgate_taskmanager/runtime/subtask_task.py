@@ -47,9 +47,9 @@ from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures, figures_of
-from lockgate_taskmanager.runtime.snapshots import UPLOAD_CLOSE_S, SubtaskSnapshots
 from lockgate_taskmanager.runtime.stories import SubtaskStory
 from lockgate_taskmanager.runtime.subtask_input import Records, Step, SubtaskInput
+from lockgate_taskmanager.runtime.subtask_snapshots import UPLOAD_CLOSE_S, SubtaskSnapshots
 from lockgate_taskmanager.runtime.time_shares import Share, TimeShares
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on

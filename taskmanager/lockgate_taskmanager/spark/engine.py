@@ -59,7 +59,7 @@ from lockgate_taskmanager.spark.outputs import DEFAULT_MAX_PARALLELISM, LATE, Ou
 from lockgate_taskmanager.spark.program import ChainProgram
 from lockgate_taskmanager.spark.sinks.none import NoSink
 from lockgate_taskmanager.spark.sinks.transaction import Sink, SinkContext
-from lockgate_taskmanager.spark.slots import SlotFolder
+from lockgate_taskmanager.spark.slot_files import SlotFolder
 from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead, is_at_most_once
 from lockgate_taskmanager.spark.sources.reading import BatchSizer
 from lockgate_taskmanager.spark.workbench import Key, Workbench, WorkbenchCache

@@ -12,7 +12,7 @@ from lockgate_taskmanager.spark.actions import is_unread
 from lockgate_taskmanager.spark.engine import SparkEngine
 from lockgate_taskmanager.spark.leaf import Content, Form, LeafSpec, SlotLeaf, TableLeaf
 from lockgate_taskmanager.spark.plan import Plan
-from lockgate_taskmanager.spark.slots import SlotFolder
+from lockgate_taskmanager.spark.slot_files import SlotFolder
 from lockgate_taskmanager.task.program import DataError, UserError
 
 pytestmark = [pytest.mark.integration, pytest.mark.first]

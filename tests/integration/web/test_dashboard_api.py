@@ -15,7 +15,7 @@ from lockgate_web.endpoints import API, Endpoint, endpoints
 from lockgate_web.reads import Reads
 from lockgate_web.schemas import SCHEMAS
 
-from lockgate import shapes
+from lockgate import json_shapes
 from lockgate.client import Client
 from tests.http_client import ask
 from tests.integration.coordinator.conftest import SECRET, NewCoordinator, abort_one, poll
@@ -68,12 +68,12 @@ def test_a_job_reads_as_on_the_command_line(busy: Site) -> None:
     with Client([busy.leader.address], credentials=SECRET) as client:
         status, listed, cluster = client.job(KEY), client.jobs(), client.cluster()
     found = busy.get(f"{API}/jobs/{KEY}").json
-    wanted = shapes.job_json(status)
+    wanted = json_shapes.job_json(status)
     assert list(found) == list(wanted)
     assert {**found, "checkpoints": 0, "last_checkpoint": 0} == {**wanted, "checkpoints": 0, "last_checkpoint": 0}
-    assert busy.get(f"{API}/jobs").json == [shapes.summary_json(job) for job in listed]
+    assert busy.get(f"{API}/jobs").json == [json_shapes.summary_json(job) for job in listed]
     shown = busy.get(f"{API}/cluster").json
-    assert shown["task_managers"] == shapes.status_json(cluster, listed)["task_managers"]
+    assert shown["task_managers"] == json_shapes.status_json(cluster, listed)["task_managers"]
     assert shown["leader"]["token"] == cluster.leader.token
     assert shown["coordinators"][0]["dashboard"] == busy.leader.dashboard == shown["leader"]["dashboard"]
     assert shown["jobs"] == {"RUNNING": 1}
@@ -121,7 +121,7 @@ def test_the_history_of_checkpoints_is_that_of_the_command_line(busy: Site, flee
     assert found[aborted]["text"].endswith("declined it: no space is left")
     assert (found[1]["outcome"], found[1]["retained"], found[1]["subtasks"]) == ("completed", False, 2)
     with Client([busy.leader.address], credentials=SECRET) as client:
-        assert shapes.outcome_json(client.checkpoint_history(KEY)[-1]) == answer[-1]
+        assert json_shapes.outcome_json(client.checkpoint_history(KEY)[-1]) == answer[-1]
     plain = busy.get(path).json
     assert plain
     assert all("outcome" not in each for each in plain)

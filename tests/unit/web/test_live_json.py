@@ -11,7 +11,7 @@ from lockgate_web import live
 from lockgate_web.live import PAGE, graph_json, live_json, overview_json, snapshots_json, subtasks_json
 from lockgate_web.schemas import SCHEMAS
 
-from lockgate import shapes
+from lockgate import json_shapes
 
 
 def _operator(name: str, vertex: str, records_in: int, records_out: int) -> m.OperatorStatus:
@@ -54,13 +54,13 @@ def test_a_loop_does_not_turn_the_drawing_round() -> None:
 
 def test_only_sent_subtasks_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[m.SubtaskStatusView] = []
-    make = shapes.subtask_json
+    make = json_shapes.subtask_json
 
-    def noting(subtask: m.SubtaskStatusView) -> shapes.Json:
+    def noting(subtask: m.SubtaskStatusView) -> json_shapes.Json:
         built.append(subtask)
         return make(subtask)
 
-    monkeypatch.setattr(shapes, "subtask_json", noting)
+    monkeypatch.setattr(json_shapes, "subtask_json", noting)
     monkeypatch.setattr(live, "subtask_json", noting)
     large = replace(LOOP, subtasks=tuple(m.SubtaskStatusView("a", number) for number in range(1_000)))
     assert live_json(large)["vertices"][0]["parallelism"] == 1_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from lockgate_devtools.equipment import links
-from lockgate_devtools.equipment.links import Endpoint
+from lockgate_devtools.equipment import container_links
+from lockgate_devtools.equipment.container_links import Endpoint
 
 from lockgate.errors import UserError
 
@@ -47,12 +47,12 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     made = Engine()
-    monkeypatch.setattr(links, "docker", made)
+    monkeypatch.setattr(container_links, "docker", made)
     return made
 
 
 def test_a_cut_blocks_both_directions_and_begins_at_the_victim(engine: Engine) -> None:
-    links.cut(VICTIM, OTHERS)
+    container_links.cut(VICTIM, OTHERS)
     assert engine.nowhere["victim"] == {other.address for other in OTHERS}
     assert all(engine.nowhere[other.container] == {VICTIM.address} for other in OTHERS)
     assert engine.order[0] == "victim"
@@ -61,38 +61,38 @@ def test_a_cut_blocks_both_directions_and_begins_at_the_victim(engine: Engine) -
 
 def test_healing_takes_all_of_it_back(engine: Engine) -> None:
     engine.nowhere["other-2"].add("10.0.0.9")  # of another cut
-    links.cut(VICTIM, OTHERS)
-    links.heal(VICTIM, OTHERS)
+    container_links.cut(VICTIM, OTHERS)
+    container_links.heal(VICTIM, OTHERS)
     assert engine.nowhere == {"victim": set(), "other-2": {"10.0.0.9"}, "other-3": set(), "other-4": set()}
-    links.heal(VICTIM, OTHERS)
+    container_links.heal(VICTIM, OTHERS)
 
 
 def test_restarted_containers_are_no_longer_cut_off(engine: Engine) -> None:
-    links.cut(VICTIM, OTHERS)
+    container_links.cut(VICTIM, OTHERS)
     engine.nowhere["victim"].clear()
     engine.nowhere["other-2"].clear()
     engine.ended.add("other-3")
-    links.heal(VICTIM, OTHERS)
+    container_links.heal(VICTIM, OTHERS)
     assert engine.nowhere["other-4"] == set()
 
 
 def test_one_that_starts_just_then_is_asked_again(engine: Engine) -> None:
-    links.cut(VICTIM, OTHERS)
+    container_links.cut(VICTIM, OTHERS)
     engine.ended.add("other-3")
     engine.restarts_at_exec = "other-3"
-    links.heal(VICTIM, OTHERS)
+    container_links.heal(VICTIM, OTHERS)
     assert engine.nowhere["other-3"] == set()
 
 
 def test_a_cut_that_stays_is_an_error_and_the_rest_is_healed(engine: Engine) -> None:
-    links.cut(VICTIM, OTHERS)
+    container_links.cut(VICTIM, OTHERS)
     engine.stuck.add("other-2")
     with pytest.raises(UserError, match=r"container other-2 is still cut off from 10\.0\.0\.1"):
-        links.heal(VICTIM, OTHERS)
+        container_links.heal(VICTIM, OTHERS)
     assert [name for name, addresses in engine.nowhere.items() if addresses] == ["other-2"]
 
 
 def test_a_cut_that_cannot_be_made_whole_is_an_error(engine: Engine) -> None:
     engine.ended.add("other-4")
     with pytest.raises(UserError, match="other-4 is not running"):
-        links.cut(VICTIM, OTHERS)
+        container_links.cut(VICTIM, OTHERS)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lockgate_proto import messages as m
 
-from lockgate import shapes
+from lockgate import json_shapes
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "command-line.md"
 CHECKPOINT = m.CompletedCheckpoint(7, "file:///s", "crc32:0", 1, 1, m.CheckpointKind.CHECKPOINT)
@@ -45,31 +45,31 @@ def fields(value: Any) -> Iterator[str]:
 
 def test_every_field_is_documented() -> None:
     shown = [
-        shapes.job_json(STATUS),
-        shapes.submission_json(STATUS, m.SubmitResponse("k", "run", True)),
-        dict.fromkeys(shapes.rescaled_json(STATUS)),
-        dict.fromkeys(shapes.status_json(CLUSTER, [STATUS])),
-        shapes.status_json(CLUSTER, ())["task_managers"],
-        shapes.status_json(CLUSTER, ())["coordinators"],
-        shapes.status_json(CLUSTER, ())["leaders"],
-        shapes.outcome_json(OUTCOME),
-        shapes.leader_json(m.LeaderRecord()),
-        shapes.event_json(m.JobEvent(m.JobEventKind.FIRST_RECORD)),
+        json_shapes.job_json(STATUS),
+        json_shapes.submission_json(STATUS, m.SubmitResponse("k", "run", True)),
+        dict.fromkeys(json_shapes.rescaled_json(STATUS)),
+        dict.fromkeys(json_shapes.status_json(CLUSTER, [STATUS])),
+        json_shapes.status_json(CLUSTER, ())["task_managers"],
+        json_shapes.status_json(CLUSTER, ())["coordinators"],
+        json_shapes.status_json(CLUSTER, ())["leaders"],
+        json_shapes.outcome_json(OUTCOME),
+        json_shapes.leader_json(m.LeaderRecord()),
+        json_shapes.event_json(m.JobEvent(m.JobEventKind.FIRST_RECORD)),
     ]
     documented = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8")))
     assert set(fields(shown)) - documented == set()
 
 
 def test_the_shape_of_an_aborted_checkpoint_and_of_one_of_an_earlier_leader() -> None:
-    found = shapes.outcome_json(OUTCOME)
+    found = json_shapes.outcome_json(OUTCOME)
     assert (found["outcome"], found["reason"], found["text"], found["state"]) == ("aborted", "expired", "late", "")
     assert (found["attempt"], found["acknowledged"], found["subtasks"], found["retained"]) == (1, 2, 3, False)
-    found = shapes.outcome_json(m.CheckpointOutcome(CHECKPOINT, retained=True))
+    found = json_shapes.outcome_json(m.CheckpointOutcome(CHECKPOINT, retained=True))
     assert (found["outcome"], found["reason"], found["text"], found["state"]) == ("completed", None, "", "full")
     assert (found["attempt"], found["acknowledged"], found["subtasks"], found["retained"]) == (None, None, None, True)
 
 
 def test_the_shape_of_a_submission_and_of_a_rescaled_job() -> None:
-    found = shapes.submission_json(STATUS, m.SubmitResponse("k", "run-1", False, ("w",)))
+    found = json_shapes.submission_json(STATUS, m.SubmitResponse("k", "run-1", False, ("w",)))
     assert (found["key"], found["run_id"], found["created"], found["warnings"]) == ("k", "run-1", False, ["w"])
-    assert shapes.rescaled_json(STATUS)["parallelism"] == {"v": 1}
+    assert json_shapes.rescaled_json(STATUS)["parallelism"] == {"v": 1}

@@ -9,7 +9,7 @@ import pytest
 from lockgate_proto import messages as m
 from rich.console import Console
 
-from lockgate import shapes
+from lockgate import json_shapes
 from lockgate.commands import views
 from lockgate.commands.progress import LiveProgress, PlainProgress, exit_code
 from lockgate.commands.story_views import story_text
@@ -70,7 +70,7 @@ def test_a_job_without_anything_yet_can_be_shown() -> None:
     empty = m.JobStatus("k", state=m.JobState.WAITING_FOR_SLOTS, message="needs 2 slots")
     assert "waiting for slots" in views.progress_text(empty)
     assert "checkpoints: none yet" in views.job_text(empty)
-    assert shapes.job_json(empty)["last_checkpoint"] is None
+    assert json_shapes.job_json(empty)["last_checkpoint"] is None
 
 
 def test_a_job_moves_no_cursor_and_writes_to_no_clipboard(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ def test_records_far_ahead_of_the_clock_are_reported_if_there_are_any() -> None:
     timed = m.OperatorStatus("event_time-1", "event_time", records_ahead=1234)
     status = replace(STATUS, operators=(*STATUS.operators, timed))
     assert "1,234 records were too far ahead of the clock for event_time" in views.job_text(status)
-    assert shapes.job_json(status)["operators"][-1]["records_ahead"] == 1234
+    assert json_shapes.job_json(status)["operators"][-1]["records_ahead"] == 1234
 
 
 def test_a_failed_job_shows_its_error_and_a_restarted_one_its_last_failure() -> None:
@@ -116,10 +116,10 @@ def test_a_failed_job_shows_its_error_and_a_restarted_one_its_last_failure() -> 
 def test_a_mode_that_is_not_the_default_is_shown() -> None:
     loose = replace(STATUS, checkpoint_mode=m.CheckpointMode.AT_LEAST_ONCE)
     assert "; at least once, 3 completed" in views.checkpoint_line(loose)
-    assert shapes.job_json(loose)["checkpoints"]["mode"] == "at_least_once"
+    assert json_shapes.job_json(loose)["checkpoints"]["mode"] == "at_least_once"
     exact = replace(STATUS, checkpoint_mode=m.CheckpointMode.EXACTLY_ONCE)
     assert "once" not in views.checkpoint_line(exact)
-    assert shapes.job_json(exact)["checkpoints"]["mode"] == "exactly_once"
+    assert json_shapes.job_json(exact)["checkpoints"]["mode"] == "exactly_once"
 
 
 def test_records_in_flight_are_shown() -> None:
@@ -132,7 +132,7 @@ def test_the_base_of_a_checkpoint_is_shown() -> None:
     full = m.CompletedCheckpoint(7, "p", kind=m.CheckpointKind.CHECKPOINT, written_bytes=5)
     increment = replace(full, incremental=True)
     diff = replace(increment, diff_values=4, diff_saved_bytes=900)
-    stored = [shapes.checkpoint_json(item) for item in (full, increment, diff)]
+    stored = [json_shapes.checkpoint_json(item) for item in (full, increment, diff)]
     assert [item and item["state"] for item in stored] == ["full", "incremental", "diff"]
     assert [item and (item["diff_values"], item["diff_saved_bytes"]) for item in stored] == [(0, 0), (0, 0), (4, 900)]
     assert " diff " in views.checkpoints_text([diff])
@@ -171,7 +171,7 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_failure_is_shown_in_its_parts() -> None:
     place = m.FailurePlace("sql-1", "amount", (m.SplitRange("a.csv", 0, 50),), "Traceback")
     failure = m.JobFailure(m.FailureCause.DATA_ERROR, "read", 1, place, 3, 4)
-    assert shapes.job_json(replace(STATUS, failure=failure))["failure"] == {
+    assert json_shapes.job_json(replace(STATUS, failure=failure))["failure"] == {
         "cause": "data_error",
         "vertex": "read",
         "subtask": 1,
@@ -182,7 +182,7 @@ def test_a_failure_is_shown_in_its_parts() -> None:
         "attempt": 4,
         "traceback": "Traceback",
     }
-    assert shapes.job_json(STATUS)["failure"] is None
+    assert json_shapes.job_json(STATUS)["failure"] is None
 
 
 def test_a_traceback_is_whole_on_request_and_named_where_it_is_not() -> None:

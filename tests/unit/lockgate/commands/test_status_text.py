@@ -7,7 +7,7 @@ from lockgate_proto import messages as m
 
 from lockgate.commands.status import status_text, zookeeper_line
 from lockgate.commands.top import View
-from lockgate.shapes import status_json
+from lockgate.json_shapes import status_json
 
 LEADER = m.LeaderRecord(1, "h:1", "0x1", 7)
 SILENT = m.ClusterStatus(LEADER, leader_silent=True)

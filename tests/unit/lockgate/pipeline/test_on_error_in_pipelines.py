@@ -13,8 +13,8 @@ from lockgate_proto import messages as m
 
 from lockgate import Job, PipelineError, ProcessFunction, count, dead_letter
 from lockgate.commands.views import job_text
+from lockgate.json_shapes import job_json
 from lockgate.pipeline.stream import Stream
-from lockgate.shapes import job_json
 
 
 class Passes(ProcessFunction):

@@ -7,7 +7,7 @@ from typing import Any
 import lockgate_proto.messages as m
 import pytest
 
-from lockgate import Job, PipelineError, shapes, stragglers
+from lockgate import Job, PipelineError, json_shapes, stragglers
 from lockgate.commands import views
 
 
@@ -43,6 +43,6 @@ def test_the_operator_sees_why_a_subtask_was_moved() -> None:
     text = "subtask 1 of 'count' takes 4.1 times as long per record as its siblings; moved from a (h:1) to b (h:2)"
     status = m.JobStatus("k", state=m.JobState.RUNNING, straggler=text)
     assert f"straggler: {text}" in views.job_text(status).splitlines()
-    assert shapes.job_json(status)["straggler"] == text
+    assert json_shapes.job_json(status)["straggler"] == text
     event = m.JobEvent(m.JobEventKind.SUBTASK_MOVED, 1, text=text)
     assert views.event_text(event).endswith(f"  subtask moved: {text}")
