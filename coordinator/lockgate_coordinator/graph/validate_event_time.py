@@ -27,7 +27,6 @@ from lockgate_proto.operators import is_source, kind_of
 from lockgate_proto.reserved import is_reserved
 
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS
-from lockgate_coordinator.graph.validate_trigger import trigger_problems
 
 MAX_PANES = 10_000
 MAX_STEPS = 1_500
@@ -85,7 +84,7 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
         yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: it must be between 0 and {MAX_DURATION_MS}."
     taken: tuple[str, ...] = ("window_start", "window_end")
     if isinstance(window.kind, TriggeredWindow):
-        yield from trigger_problems(window, window.kind)
+        yield from _trigger_problems(window, window.kind)
         taken = (*taken, "is_early")
     for name in (*aggregate.keys, *(column.output for column in aggregate.aggregates)):
         if name.casefold() in taken:
@@ -151,6 +150,23 @@ def _shape_problems(window: Window) -> Iterator[str]:
         )
     if not 0 <= kind.offset_ms < (slide if isinstance(kind, SlidingWindow) else kind.size_ms):
         yield f"has a window with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the period."
+
+
+def _trigger_problems(window: Window, kind: TriggeredWindow) -> Iterator[str]:
+    """The problems of the trigger of an aggregate's window; the caller puts the operator's name in front."""
+    if kind.every_count < 0:
+        yield f"has a trigger with every_count {kind.every_count}: it must be at least 1, or 0 for none."
+    if not 0 <= kind.every_ms <= MAX_DURATION_MS:
+        yield f"has a trigger with every_ms {kind.every_ms}: it must be between 1 and {MAX_DURATION_MS}, or 0 for none."
+    if not kind.every_count and not kind.every_ms:
+        yield "has a trigger that never fires: set every_count, every_ms, or both."
+    if window.processing_time:
+        yield "has a trigger on windows of processing time: only windows of event time fire early."
+    if kind.purge and window.allowed_lateness_ms:
+        yield (
+            f"has a trigger that purges and allowed_lateness_ms {window.allowed_lateness_ms}: a late record would need "
+            "the result of all records, so it must be 0."
+        )
 
 
 def _cumulating_problems(kind: CumulatingWindow) -> Iterator[str]:

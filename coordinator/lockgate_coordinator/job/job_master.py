@@ -291,9 +291,7 @@ class JobMaster:
         if counts is not None:
             self._on(counts, now_ms)
         elif self._attempts.is_current(event):
-            self._life.note(
-                f"ignored a {type(event.report).__name__} of {event.task_manager_id} about subtasks elsewhere", now_ms
-            )
+            self._life.note(f"ignored a {type(event.report).__name__} from {event.task_manager_id}", now_ms)
 
     def _on_report(self, event: TaskManagerEvent, now_ms: int) -> None:
         if self._ending is not None:

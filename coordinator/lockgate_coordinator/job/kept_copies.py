@@ -57,7 +57,7 @@ class KeptCopies:
 
     def _keeper(self, newest: Copies, name: str) -> CopyStatus:
         order, report, too_many = newest.orders[name], self._reported.get(name), newest.too_many.get(name)
-        problem = f"more than {MOST_FILES} files are too many to copy" if too_many is not None else ""
+        problem = f"no copies are kept of more than {MOST_FILES} files" if too_many is not None else ""
         return CopyStatus(
             task_manager_id=name,
             stands_by_for=tuple(place for place, found in newest.heirs.items() if name in found),

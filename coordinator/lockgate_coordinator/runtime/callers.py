@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lockgate_common.proof import Peer
-from lockgate_common.roles import ANONYMOUS, Principal
+from lockgate_common.roles import ANONYMOUS, Principal, roles_named
 from lockgate_common.security import Metadata
 from lockgate_common.serving.calls import Call
 from lockgate_common.token import BEARER, authorization_of, presented_token
 from lockgate_common.token_book import TokenBook
 
-from lockgate_coordinator.runtime.certificates import certificate_caller
 from lockgate_coordinator.runtime.jwt_issuer import JwtIssuer
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
@@ -54,7 +54,7 @@ class Callers:
 
     def with_certificate(self, call: Call) -> Admission | None:
         """Of a call whose connection has a valid certificate, and that shows nothing itself, which would count more."""
-        holder = certificate_caller(call, self._certificate_roles, self._now_s())
+        holder = _certificate_holder(call, self._certificate_roles, self._now_s())
         return Admission(holder) if holder is not None else None
 
     def admission(self, me: Peer, method: str, metadata: Metadata) -> Admission | None:
@@ -74,3 +74,26 @@ class Callers:
             return None
         caller = self._issuer.principal(authorization.removeprefix(BEARER))
         return Admission(caller) if caller is not None else None
+
+
+def _certificate_holder(call: Call, roles: Mapping[str, tuple[str, ...]], now_s: float) -> Principal | None:
+    """The holder of a certificate; it may do what the roles of all its names let it do.
+
+    None without one, or when the call shows something itself, which counts more. roles: by common or alternative name;
+    now_s: of the wall clock. The handshake has checked the rest, its end as well, but a connection may outlive that.
+    """
+    if authorization_of(call.metadata):
+        return None
+    names, pem = call.certificate
+    if not names or now_s >= _end_s(pem):
+        return None
+    known = [name for name in names if name in roles]
+    given = frozenset(role for name in known for role in roles_named(roles[name]))
+    return Principal(f"certificate {(known or names)[0]}", given)
+
+
+@lru_cache(maxsize=1_000)
+def _end_s(certificate: bytes) -> float:
+    from cryptography import x509  # takes long, and is needed with TLS alone
+
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()

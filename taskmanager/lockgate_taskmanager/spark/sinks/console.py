@@ -6,26 +6,19 @@ import sys
 
 import pyarrow as pa
 from lockgate_proto.messages import ConsoleSink as ConsoleOptions
-from lockgate_proto.messages import SinkTransaction
 
-from lockgate_taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
+from lockgate_taskmanager.spark.sinks.none import NoSink
+from lockgate_taskmanager.spark.sinks.transaction import SinkContext
 
 _DEFAULT_ROWS = 20
 
 
-class ConsoleSink(Sink):
-    """Prints rows as they arrive."""
+class ConsoleSink(NoSink):
+    """Prints rows as they arrive, and so has nothing to commit."""
 
     def __init__(self, context: SinkContext, options: ConsoleOptions) -> None:
         super().__init__(context)
         self._rows = options.rows or _DEFAULT_ROWS
-
-    @property
-    def is_transactional(self) -> bool:
-        return False
-
-    def prepare(self, schema: pa.Schema) -> None:
-        pass
 
     def write(self, table: pa.Table) -> None:
         if not table.num_rows:
@@ -35,12 +28,3 @@ class ConsoleSink(Sink):
         tail = f"\n... {more} more rows" if more > 0 else ""
         title = f"-- {self.context.operator_id}, subtask {self.context.subtask}: {table.num_rows} rows"
         print(f"{title}\n{rows}{tail}", file=sys.stdout, flush=True)
-
-    def _seal(self, checkpoint_id: int) -> Pending | None:  # noqa: ARG002
-        return None
-
-    def _commit(self, pending: Pending) -> None:
-        """Nothing is ever pending."""
-
-    def _commit_restored(self, transaction: SinkTransaction) -> None:
-        """Nothing is ever pending."""
