@@ -44,7 +44,7 @@ from lockgate_taskmanager.runtime import (
     effort,
     faults,
     in_flight,
-    snapshots,
+    subtask_snapshots,
     subtask_task,
     uploads,
     wiring,
@@ -416,4 +416,4 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
         (faults, "point", reached),
         (copy_keeper, "download", download),
     ]
-    return found + [(module, "time", clock(world)) for module in (effort, snapshots, subtask_task, uploads)]
+    return found + [(module, "time", clock(world)) for module in (effort, subtask_snapshots, subtask_task, uploads)]
