@@ -1,4 +1,4 @@
-"""What a drill strikes at, and when it is over."""
+"""What a drill attacks, and when it is over."""
 
 from __future__ import annotations
 

@@ -130,9 +130,9 @@ def test_every_row_is_read_back_equal(delta: DeltaTables, table: pa.Table) -> No
         (pa.uint8(), "Parquet cannot hold column 'c'"),
         (
             pa.map_(pa.string(), pa.timestamp("us")),
-            "delta-rs cannot make a table whose TIMESTAMP_NTZ",
+            "delta-rs cannot create a table whose only TIMESTAMP_NTZ",
         ),
-        (pa.list_(pa.map_(pa.timestamp("us"), pa.int8())), "delta-rs cannot make a table whose TIMESTAMP_NTZ"),
+        (pa.list_(pa.map_(pa.timestamp("us"), pa.int8())), "delta-rs cannot create a table whose only TIMESTAMP_NTZ"),
     ],
 )
 def test_types_that_delta_does_not_hold_are_refused_before_the_first_record(

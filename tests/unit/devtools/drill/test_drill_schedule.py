@@ -1,4 +1,4 @@
-"""What a drill strikes at, and in which order."""
+"""What a drill attacks, and in which order."""
 
 from __future__ import annotations
 
