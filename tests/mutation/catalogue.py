@@ -18,7 +18,7 @@ _KAFKA = "tests/unit/taskmanager/spark/sources/test_kafka_source.py"
 _KAFKA_SINK = "tests/unit/taskmanager/spark/sinks/test_kafka_sink.py"
 _TRACE = "tests/interaction/test_interaction.py::test_a_script_leaves_the_trace_in_its_file"
 _ALIGNMENT = "tests/unit/taskmanager/barrier/test_barrier_handler.py"
-_HISTORIES = "tests/property/taskmanager/state/test_store_histories.py"
+_CONTRACT = "tests/unit/taskmanager/state/test_state_contract.py"
 _DIFFS = "tests/property/taskmanager/state/format/test_diff_histories.py"
 _PARTS = "tests/unit/taskmanager/state/parts/test_parts.py"
 _WINDOWS = "tests/unit/taskmanager/state/windows/test_window_store.py"
@@ -289,7 +289,7 @@ MUTANTS = (
     Mutant(
         "increment_on_uncertain",
         "building increments on complete checkpoints only",
-        (f"{_HISTORIES}::test_the_content_of_an_aborted_checkpoint_is_in_the_next_one",),
+        (f"{_CONTRACT}::test_an_aborted_checkpoint_leaves_no_file_and_its_content_is_in_the_next_one",),
         raises=("NothingToTakeOver",),  # the leader knows of no such base
     ),
     Mutant(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import unquote
 
+from lockgate_common.masking import bare
 from lockgate_proto.messages import CheckpointMetadata, OperatorState, StateHandle, SubtaskState
 
 Owner = tuple[str, int, str]
@@ -36,7 +38,7 @@ def all_handles(states: Sequence[SubtaskState]) -> Iterator[StateHandle]:
 def shared_files(metadata: CheckpointMetadata) -> frozenset[str]:
     """Names, in the run's `shared` folder, of the files that a snapshot refers to."""
     found = (handle.path for handle in all_handles(metadata.subtasks) if handle.shared)
-    return frozenset(path.rpartition("/")[2] for path in found)
+    return frozenset(unquote(bare(path).rpartition("/")[2]) for path in found)  # each URI has its storage's options
 
 
 def writer_of(name: str) -> int | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 from lockgate_common import storage as filesystem
 from lockgate_common.checksums import Checksum, checksum, crc32
+from lockgate_common.masking import bare
 from lockgate_proto.messages import MemoryBackend, StateBackend, StateHandle
 
 from lockgate_taskmanager.state.local_copies import CopyBeside, LocalCopies
@@ -186,7 +187,7 @@ def _pieces(handle: StateHandle) -> Iterator[bytes]:
 
 
 def _where(handle: StateHandle) -> str:
-    return handle.path or "the inlined state of a checkpoint"
+    return bare(handle.path) or "the inlined state of a checkpoint"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Metadata, state and large graphs on a real S3 server that is named by a URI with options."""
+"""Metadata and large graphs on a real S3 server that is named by a URI with options."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from lockgate_common import storage
 from lockgate_coordinator.runtime.errors import StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
-from lockgate_taskmanager.state.backend import download, load, make_backend, remove_checkpoint
-from lockgate_taskmanager.task.program import StateUnreadable
 
 from tests.s3_server import CREDENTIALS, S3Server
 
@@ -61,36 +58,6 @@ def test_a_jobs_own_storage_has_its_own_options(s3: S3Server, tmp_path: Path) ->
     assert files.shared_files(run) == ()
     files.delete_run(run)
     assert files.checkpoint_ids(run) == ()
-
-
-def test_state_is_stored_loaded_shared_and_deleted(s3: S3Server, tmp_path: Path) -> None:
-    files = MetadataFiles(s3.uri("base"), "c")
-    directory = files.run_directory(RUN)
-    backend = make_backend(m.StateBackend(backend=m.FilesystemBackend()), directory, "a1-v-0")
-    writer = backend.writer(3)
-    handle = writer.store("op/1 x", pa.py_buffer(b"state"))
-    (tmp_path / "table.sst").write_bytes(b"sst" * 1000)
-    shared = writer.store_file("table", tmp_path / "table.sst", is_shared=True)
-    assert load(handle).to_pybytes() == b"state"
-    download(shared, tmp_path / "back")
-    assert (tmp_path / "back").read_bytes() == b"sst" * 1000
-    assert len(files.shared_files(RUN)) == 1
-
-    files.delete_shared(RUN, files.shared_files(RUN))
-    assert files.shared_files(RUN) == ()
-    remove_checkpoint(directory, 3)
-    assert files.checkpoint_ids(RUN) == ()
-    with pytest.raises(StateUnreadable, match="missing"):
-        load(handle)
-
-
-def test_files_of_a_failed_snapshot_are_removed(s3: S3Server) -> None:
-    files = MetadataFiles(s3.uri("base"), "c")
-    writer = make_backend(None, files.run_directory(RUN), "a").writer(4)
-    writer.store("op", pa.py_buffer(b"x"))
-    writer.undo()
-    files.delete_checkpoint(RUN, 4)
-    assert files.checkpoint_ids(RUN) == ()
 
 
 def test_a_bucket_that_is_missing_is_refused_in_one_sentence(s3: S3Server) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
-from lockgate_coordinator.checkpoint.handles import all_handles, completed_handles
+from lockgate_coordinator.checkpoint.handles import completed_handles
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
@@ -23,13 +23,15 @@ from lockgate_proto.messages import (
     StateBackend,
     SubtaskState,
 )
-from lockgate_taskmanager.state.backend import InlineBackend, load, make_backend
+from lockgate_taskmanager.state.backend import InlineBackend, load
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.state.store import FrozenStore, KeyedStore
 from lockgate_taskmanager.task.program import SnapshotOrder
+
+from tests.job_folder import JobFolder
 
 OPERATOR = KeyedAggregate(
     ("k",),
@@ -121,14 +123,20 @@ class StoreWorld:
     """One subtask with one store, attempt after attempt; its coordinator keeps `retained` checkpoints."""
 
     def __init__(
-        self, choice: StateBackend, retained: int = 1, make: Callable[[ScratchFolder], Any] | None = None
+        self,
+        choice: StateBackend,
+        retained: int = 1,
+        make: Callable[[ScratchFolder], Any] | None = None,
+        storage: str = "",
     ) -> None:
-        """make: what makes the stores, StoreFactory unless given."""
+        """make: what makes the stores, StoreFactory unless given. storage: a folder of this machine unless given."""
         self.folder = Path(tempfile.mkdtemp(prefix="lockgate-store-world-"))
+        self.snapshots = JobFolder(storage or str(self.folder / "storage"))
         self.spec = StoreSpec("count", OPERATOR, GROUPS, range(GROUPS))
         self.choice = choice
         scratch = ScratchFolder(self.folder / "work", "state-")
         self.make: Any = StoreFactory(choice, scratch) if make is None else make(scratch)
+        self.retained = retained
         self.completed = CompletedCheckpoints(retained, (), None)
         self.contents: dict[int, Content] = {}  # by checkpoint, as it has to be
         self.metadata: dict[int, CheckpointMetadata] = {}
@@ -168,8 +176,7 @@ class StoreWorld:
         waiting = [snapshot for snapshot in self.under_way if not snapshot.states]
         if waiting:
             under_way = waiting[which % len(waiting)]
-            backend = make_backend(self.choice, str(self.folder), f"a{self.attempt}-count-0")
-            writer = backend.writer(under_way.number)
+            writer = self.snapshots.writer(self.choice, under_way.number, attempt=self.attempt)
             under_way.states = tuple(frozen.persist(under_way.number, writer) for frozen in under_way.frozen)
             under_way.release()
 
@@ -181,17 +188,18 @@ class StoreWorld:
         snapshot = ready[which % len(ready)]
         subtasks = completed_handles((SubtaskState("count", 0, snapshot.states),), self.completed.bases())
         metadata = CheckpointMetadata(1, checkpoint_id=snapshot.number, kind=snapshot.kind, subtasks=subtasks)
-        self._require_files(metadata)
         for other in [other for other in self.under_way if other.number <= snapshot.number]:
             self.under_way.remove(other)
             other.release()
             if other is not snapshot:
-                self._delete_aborted(other.number)
+                self.snapshots.abort(other.number)
+        self.metadata[snapshot.number] = self.snapshots.publish(metadata)
+        assert self.snapshots.named(metadata) <= self.snapshots.names()
         self.completed.add(CompletedCheckpoint(snapshot.number, kind=snapshot.kind), metadata)
-        self.contents[snapshot.number], self.metadata[snapshot.number] = snapshot.content, metadata
+        self.contents[snapshot.number] = snapshot.content
         needed_from = min((other.completed_id for other in self.under_way), default=None)
         for gone in self.completed.take_subsumed(needed_from):
-            self._delete_discarded(gone.checkpoint.checkpoint_id, gone.free)
+            self.snapshots.discard(gone.checkpoint.checkpoint_id, gone.free)
         if is_heard and snapshot.kind is CheckpointKind.CHECKPOINT:
             self.heard = max(self.heard, snapshot.number)
 
@@ -200,17 +208,20 @@ class StoreWorld:
         if self.under_way:
             snapshot = self.under_way.pop(which % len(self.under_way))
             snapshot.release()
-            self._delete_aborted(snapshot.number)
+            self.snapshots.abort(snapshot.number)
 
-    def restart(self) -> None:
-        """The next attempt starts from the newest completed one."""
+    def restart(self, older: int = 0) -> None:
+        """The next attempt starts from the newest completed one. older: or from this one, after which none came."""
         for snapshot in self.under_way:
             snapshot.release()
-            self._delete_aborted(snapshot.number)
+            self.snapshots.abort(snapshot.number)
         self.under_way = []
         self.store.close()
         self.attempt += 1
         self.heard = 0
+        if older:
+            retained = (CompletedCheckpoint(older),)
+            self.completed = CompletedCheckpoints(self.retained, retained, self.metadata[older])
         newest = self.completed.newest
         if newest is None:
             self.store, self.content = self.make.fresh(self.spec, SCHEMA), {}
@@ -232,20 +243,9 @@ class StoreWorld:
             finally:
                 store.close()
 
-    def files(self) -> set[str]:
-        """Names of the shared files."""
-        return {path.name for path in self.folder.glob("shared/*")}
-
-    def _require_files(self, metadata: CheckpointMetadata) -> None:
-        for handle in all_handles(metadata.subtasks):
-            assert not handle.path or Path(handle.path.removeprefix("file://")).exists()
-
-    def _delete_aborted(self, number: int) -> None:
-        shutil.rmtree(self.folder / f"chk-{number}", ignore_errors=True)
-        for path in self.folder.glob(f"shared/{number}-*"):
-            path.unlink()
-
-    def _delete_discarded(self, number: int, free: tuple[str, ...]) -> None:
-        shutil.rmtree(self.folder / f"chk-{number}", ignore_errors=True)
-        for name in free:
-            (self.folder / "shared" / name).unlink()
+    def named(self) -> set[str]:
+        """The files of all kept checkpoints."""
+        found: set[str] = set()
+        for checkpoint in self.completed.all():
+            found |= self.snapshots.named(self.metadata[checkpoint.checkpoint_id])
+        return found

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lockgate_proto.messages import CheckpointKind, FilesystemBackend, MemoryBackend, RocksdbBackend, StateBackend
 
-from tests.property.taskmanager.state.store_world import BASE, GROUPS, StoreWorld, content_of, hash_of
+from tests.property.taskmanager.state.store_world import BASE, StoreWorld, content_of
 
 BACKENDS = {
     "memory": StateBackend(MemoryBackend(1 << 20)),
@@ -72,60 +72,6 @@ def test_every_kept_checkpoint_restores_its_state(backend: str, retained: int, p
         assert content_of(world.store) == world.content
         world.restart()
         world.check()
-        used = {
-            handle.path.rpartition("/")[2]
-            for checkpoint in world.completed.all()
-            for operator in world.metadata[checkpoint.checkpoint_id].subtasks[0].operators
-            for handle in (operator.handle, *operator.increments)
-            if handle is not None and handle.shared
-        }
-        assert used <= world.files()
-    finally:
-        world.close()
-
-
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if "incremental" in name])
-def test_the_content_of_an_aborted_checkpoint_is_in_the_next_one(backend: str) -> None:
-    world = StoreWorld(BACKENDS[backend])
-    try:
-        world.merge(BASE)
-        perform(world, ("checkpoint", True))
-        world.merge([("a", 1, None)])
-        world.trigger()
-        world.upload(0)
-        world.abort(0)
-        world.merge([("b", 1, None)])
-        world.trigger()
-        world.upload(0)
-        world.complete(0, is_heard=True)
-        assert [len(operator.increments) for operator in world.metadata[3].subtasks[0].operators] == [1]
-        world.restart()
-        assert content_of(world.store) == world.content
-        assert {"a", "b"} <= world.content.keys()
-        world.merge([("c", 1, None)])
-        perform(world, ("checkpoint", False))  # a restored state is a base, too
-        assert [len(operator.increments) for operator in world.metadata[4].subtasks[0].operators] == [2]
-        world.check()
-    finally:
-        world.close()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_checkpoint_can_be_read_by_key_groups_and_put_together_again(backend: str) -> None:
-    world = StoreWorld(BACKENDS[backend], retained=1)
-    try:
-        keys = [chr(97 + i % 26) * (1 + i // 26) + str(i) for i in range(200)]
-        world.merge([(key, 1, key) for key in keys])
-        for turn in range(6):
-            world.merge([(key, turn, None) for key in keys[turn : turn + 5]])
-            perform(world, ("checkpoint", True))
-        parts = [range(3), range(3, 4), range(4, GROUPS)]
-        stores = [world.restored(6, part) for part in parts]
-        contents = [content_of(store) for store in stores]
-        for part, content in zip(parts, contents, strict=True):
-            assert {hash_of(key) % GROUPS for key in content} <= set(part)
-        assert {key: value for content in contents for key, value in content.items()} == world.content
-        for store in stores:
-            store.close()
+        assert world.named() <= world.snapshots.names()
     finally:
         world.close()

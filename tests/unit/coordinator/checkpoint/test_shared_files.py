@@ -57,6 +57,13 @@ def test_a_file_is_deleted_with_the_last_snapshot_that_refers_to_it() -> None:
     assert files.remove(4) == ("c", "d")
 
 
+@pytest.mark.parametrize("options", ["", "?region=R&scheme=http", "?endpoint_override=a/b:1"])
+def test_shared_files_have_the_names_that_the_folder_shows(options: str) -> None:
+    """A name that is another one would never be deleted with its checkpoint, and taken for an orphan's while needed."""
+    handle = replace(shared(3), path=f"s3://user:pass@bucket/run%201/shared/3-a1-a%20b-0-op.state{options}")
+    assert shared_files(metadata(3, handle)) == {"3-a1-a b-0-op.state"}
+
+
 def test_nothing_is_deleted_while_an_unread_snapshot_is_kept() -> None:
     files = SharedFiles()
     files.add(1, None)

@@ -34,8 +34,7 @@ from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
 
 from tests.join_homes import HOMES, join_folder
 from tests.property.taskmanager.state.rows.test_row_histories import SCHEMA, SPEC, put
-
-from .test_store_contract import BACKENDS, SAVEPOINT, SUMS, TestingBackend, sums
+from tests.state_homes import BACKENDS, SAVEPOINT, SUMS, TestingBackend, sums
 
 IN_FILES = [name for name in BACKENDS if name != "memory"]
 PLACES = 12  # in each file, beside its ends

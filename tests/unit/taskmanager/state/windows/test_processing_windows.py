@@ -21,7 +21,7 @@ from lockgate_taskmanager.state.factory import AggregateStores
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
-from ..test_store_contract import BACKENDS, GROUPS, SUMS, TestingBackend
+from tests.state_homes import BACKENDS, GROUPS, SUMS, TestingBackend
 
 KINDS = {
     "tumbling": TumblingWindow(10),

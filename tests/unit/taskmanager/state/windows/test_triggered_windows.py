@@ -27,7 +27,7 @@ from lockgate_taskmanager.state.windows import triggered_database
 from lockgate_taskmanager.state.windows.shape import shape_of
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 
-from ..test_store_contract import BACKENDS, GROUPS, TestingBackend
+from tests.state_homes import BACKENDS, GROUPS, TestingBackend
 
 HOMES = ("filesystem, incremental", "rocksdb")
 SIZE, PAUSE = 10, 1000

@@ -19,10 +19,9 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
-from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
 
-from ..test_store_contract import BACKENDS, GROUPS, SAVEPOINT, SUMS, TestingBackend
+from tests.state_homes import BACKENDS, GROUPS, SAVEPOINT, SUMS, TestingBackend
 
 KINDS = {
     "tumbling": TumblingWindow(10),
@@ -71,7 +70,7 @@ def test_windows_change_while_their_snapshot_is_stored_on_another_thread(testing
     store.merge(sums(*((key, OPEN) for key in everybody), *((key, 0) for key in everybody[:900])))
     for turn in range(1, 5):
         frozen = store.snapshot(SnapshotOrder(turn - 1))
-        writer = make_backend(testing.choice, str(testing.folder / "storage"), "a1-v-0").writer(turn)
+        writer = testing.snapshots.writer(testing.choice, turn)
         states: list[OperatorState] = []
         thread = threading.Thread(target=lambda f=frozen, t=turn, w=writer, s=states: s.append(f.persist(t, w)))
         thread.start()
