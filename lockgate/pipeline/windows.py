@@ -104,7 +104,10 @@ def triggered(window: Window, every_count: Any, every: Any, purge: Any) -> Windo
         raise PipelineError("trigger() is given once: trigger(every_count=1000, every='10 seconds') fires on either")
     if not isinstance(kind, TumblingWindow) or window.processing_time:
         name = _NAMES.get(type(kind), "") if not window.processing_time else 'time="processing"'
-        raise PipelineError(f"trigger() is for tumbling windows of event time, and not for {name} windows")
+        raise PipelineError(
+            f"trigger() is for tumbling windows of event time, and not for {name} windows: use tumbling(...) with "
+            "event time, or leave trigger() out"
+        )
     if every_count is None and every is None:
         raise PipelineError("trigger() would never fire: give it every_count=1000, every='10 seconds', or both")
     if not isinstance(purge, bool):

@@ -105,7 +105,7 @@ TRIGGER_MISTAKES: list[tuple[Any, str]] = [
     (lambda w: w(tumbling(5)).trigger(every="soon"), "trigger(): every must be a time such as"),
     (lambda w: w(tumbling(5)).trigger(every=5, purge=1), "purge must be True or False, not 1"),
     (lambda w: w(tumbling(5)).trigger(every=5).trigger(every_count=5), "trigger() is given once"),
-    (lambda w: w(sliding(5, 1)).trigger(every_count=5), "of event time, and not for sliding windows"),
+    (lambda w: w(sliding(5, 1)).trigger(every_count=5), "and not for sliding windows: use tumbling(...) with"),
     (lambda w: w(cumulating(5, 1)).trigger(every_count=5), "of event time, and not for cumulating windows"),
     (lambda w: w(session(5)).trigger(every_count=5), "of event time, and not for session windows"),
     (lambda w: w(tumbling(5), time="processing").trigger(every_count=5), 'not for time="processing" windows'),
