@@ -13,7 +13,7 @@ from lockgate_common.token import Token, check_of, parse_token, presented_token
 from lockgate_common.token_book import TokenBook, TokenFileError, issue, read_entries
 from lockgate_proto.codec import encode, to_json
 
-from lockgate import Job, count
+from lockgate import Job, count, tumbling
 from lockgate.client.target import find_cluster
 from lockgate.errors import SettingsError
 from lockgate.pipeline.graph_file import GraphFileError, graph_text, read_graph
@@ -72,11 +72,22 @@ def _graph_files(folder: Path) -> list[Target]:
     job = Job("words", parallelism=2)
     words = job.read_text("/input").sql("SELECT explode(split(value, ' ')) AS word FROM input")
     words.key_by("word").aggregate(n=count()).write_parquet("/output")
-    graph = job.graph()
-    read = (("graph.json", graph_text(graph).encode()), ("graph.pb", encode(graph)))
+    early = Job("early")
+    timed = (
+        early.read_json("/input", schema="at TIMESTAMP, user STRING")
+        .event_time("at", out_of_order="1 second")
+        .key_by("user")
+    )
+    windows = timed.window(tumbling("1 minute")).trigger(every_count=3, every="10 seconds", purge=True)
+    windows.aggregate(n=count()).write_parquet("/output")
+    graphs = (job.graph(), early.graph())
+    read = (
+        ("graph.json", [graph_text(graph).encode() for graph in graphs]),
+        ("graph.pb", [encode(graph) for graph in graphs]),
+    )
     return [
-        Target(name, _in_file(folder / name, lambda path: to_json(read_graph(path))), [sample], (GraphFileError,))
-        for name, sample in read
+        Target(name, _in_file(folder / name, lambda path: to_json(read_graph(path))), samples, (GraphFileError,))
+        for name, samples in read
     ]
 
 

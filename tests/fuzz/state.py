@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lockgate_taskmanager.spark.functions.object_restore import Owner, restored_
 from lockgate_taskmanager.state.backend import InlineBackend, inline_handle
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format.split_files import splits_in
+from lockgate_taskmanager.state.layout import PANE
 from lockgate_taskmanager.state.parts.stored_part import digest, read_index
 from lockgate_taskmanager.state.rows.row_store import Rows, RowSpec, distinct
 from lockgate_taskmanager.state.scratch import ScratchFolder
@@ -46,6 +48,8 @@ _COUNTED = m.KeyedAggregate(
 _PARTIALS = pa.schema(
     [("k", pa.string()), ("__hash", pa.int64()), ("__rows", pa.int64()), ("__p1", pa.int64()), ("__p2", pa.string())]
 )
+_SIZE_MS = 10
+_TRIGGERED = replace(_COUNTED, window=m.Window(m.TriggeredWindow(_SIZE_MS, 0, 3, 1000), "at"))
 _WHOLE = SnapshotOrder(is_savepoint=True)
 
 
@@ -122,8 +126,9 @@ def _partials(first: int) -> pa.Table:
 
 
 def _stores(folder: Path) -> list[Target]:
-    """Keyed state, in memory and in a database, of aggregates and of rows by key."""
+    """Keyed state, in memory and in a database, of aggregates, of windows that fire early and of rows by key."""
     counted = StoreSpec("op", _COUNTED, _GROUPS, range(_GROUPS))
+    triggered = StoreSpec("op", _TRIGGERED, _GROUPS, range(_GROUPS))
     rows = RowSpec("op", "a test", ("k",), _GROUPS, range(_GROUPS))
     in_memory, in_database = (
         m.StateBackend(m.FilesystemBackend()),
@@ -134,6 +139,9 @@ def _stores(folder: Path) -> list[Target]:
         ("counts in memory", counted, in_memory, _count),
         ("counts by increments", counted, increments, _count),
         ("counts in a database", counted, in_database, _count),
+        ("triggered windows in memory", triggered, in_memory, _count_in_windows),
+        ("triggered windows by increments", triggered, increments, _count_in_windows),
+        ("triggered windows in a database", triggered, in_database, _count_in_windows),
         ("rows in memory", rows, in_memory, _put),
         ("rows in a database", rows, in_database, _put),
     )
@@ -148,6 +156,27 @@ def _count(store: Any) -> None:
     store.merge(_partials(0))
 
 
+def _in_windows(partials: pa.Table) -> pa.Table:
+    """The same records in two windows, and the hidden count of those that are new."""
+    panes = pa.array([_SIZE_MS * (number % 2) for number in range(partials.num_rows)], pa.int64())
+    return partials.add_column(2, PANE, panes).append_column("__p3", partials.column("__rows"))
+
+
+def _count_in_windows(store: Any) -> None:
+    store.merge(_in_windows(_partials(0)))
+
+
+def _fire(store: Any) -> None:
+    """Everything that was let in: early by the clock, and at its end."""
+    fired = [store.fire_new()]
+    while store.has_more:
+        fired.append(store.go_on())
+    fired.append(store.advance(1 << 40))
+    while store.has_more:
+        fired.append(store.go_on())
+    assert {table.schema for table in fired} == {store.schema}
+
+
 def _put(store: Any) -> None:
     keys, _ = distinct(_partials(0).select(["k", "__hash"]), ("k",))
     count = len(keys.hashes)
@@ -157,7 +186,9 @@ def _put(store: Any) -> None:
 
 
 def _of_store(name: str, spec: StateSpec, factory: StoreFactory, fill: Callable[[Any], None]) -> list[Target]:
-    store: Any = factory.fresh(spec, _PARTIALS)  # type: ignore[call-overload]
+    has_trigger = isinstance(spec, StoreSpec) and spec.trigger is not None
+    schema = _in_windows(_PARTIALS.empty_table()).schema if has_trigger else _PARTIALS
+    store: Any = factory.fresh(spec, schema)  # type: ignore[call-overload]
     fill(store)
     made = []
     for number, order in ((1, _WHOLE), (2, SnapshotOrder())):
@@ -172,6 +203,8 @@ def _of_store(name: str, spec: StateSpec, factory: StoreFactory, fill: Callable[
             restored: Any = factory.restored(spec, [damaged], 3)  # type: ignore[call-overload]
             try:
                 restored.snapshot(_WHOLE).persist(4, InlineBackend(1 << 30).writer(4))
+                if has_trigger:
+                    _fire(restored)
             finally:
                 restored.close()
 
