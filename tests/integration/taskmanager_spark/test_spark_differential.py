@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
@@ -38,7 +39,9 @@ from lockgate_proto.messages import (
     JoinSide,
     KeyedAggregate,
     Partitioning,
+    SessionWindow,
     SlidingWindow,
+    TriggeredWindow,
     TumblingWindow,
     Window,
 )
@@ -314,6 +317,88 @@ def test_windows(
         f" GROUP BY {', '.join(keys)}, {spans}) a",
     )
     assert_same(found, expected)
+
+
+@compared(30)
+@given(
+    CUTS,
+    st.sampled_from([500, 1000, 5000]),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from([["k"], ["g", "b"], ["x"], ["t"]]),
+    st.lists(AGGREGATES, min_size=1, max_size=3),
+)
+@timely
+def test_triggered_windows(
+    testing: TestingSpark,
+    cut: Cut,
+    size_ms: int,
+    every_count: int,
+    purge: bool,
+    keys: list[str],
+    made: list[tuple[AggregateFunction, str]],
+) -> None:
+    """Final results, or the sum of pieces: which early results there are depends on where batches end."""
+    folder = testing.written(cut)
+    made = [(COUNT, ""), (SUM, "pmod(n, 7L)")] if purge else made
+    window = Window(TriggeredWindow(size_ms, 0, every_count, 0, purge), "at")
+    job = graph(
+        vertex("source", files(folder), EventTime(expression="at", out_of_orderness_ms=60_000)),
+        vertex("windows", aggregated(keys, made, window), parallelism=cut.parallelism),
+        vertex("end", sql("SELECT * FROM input")),
+        edges=(Edge("source", "windows", HASH, tuple(keys)), Edge("windows", "end", Partitioning.REBALANCE)),
+    )
+    found = testing.result(job, folder, cut)
+    by = [*keys, "window_start", "window_end"]
+    finals = [table.filter(pc.invert(table.column("is_early"))).drop_columns(["is_early"]) for table in found]
+    assert max(rows_of(finals, by).values(), default=1) == 1, "one final result for each key and window"
+    if purge:
+        finals = pieces_added_up(found, by)
+    columns = ", ".join(f"{sql_of(*item)} AS a{n}" for n, item in enumerate(made))
+    names, span = ", ".join(keys), f"window(at, '{size_ms} milliseconds')"
+    expected = testing.expected(
+        folder,
+        f"SELECT {names}, w.start AS window_start, w.end AS window_end, a.* EXCEPT (w, {names})"
+        f" FROM (SELECT {names}, {span} AS w, {columns} FROM input WHERE at IS NOT NULL GROUP BY {names}, {span}) a",
+    )
+    assert_same(finals, expected)
+
+
+@compared(20)
+@given(
+    CUTS,
+    st.sampled_from([TumblingWindow(1000), SessionWindow(1000), TumblingWindow(3_600_000)]),
+    st.sampled_from([["k"], ["g", "b"], ["x"], ["t"]]),
+)
+@timely
+def test_windows_by_the_clock(testing: TestingSpark, cut: Cut, kind: Any, keys: list[str]) -> None:
+    """The clock decides in which window a record is, but it is in exactly one."""
+    folder = testing.written(cut)
+    made = [(COUNT, ""), (SUM, "pmod(n, 7L)")]
+    job = graph(
+        vertex("source", files(folder), sql("SELECT * FROM input")),
+        vertex("windows", aggregated(keys, made, Window(kind, processing_time=True)), parallelism=cut.parallelism),
+        vertex("end", sql("SELECT * FROM input")),
+        edges=(Edge("source", "windows", HASH, tuple(keys)), Edge("windows", "end", Partitioning.REBALANCE)),
+    )
+    found = pieces_added_up(testing.result(job, folder, cut), keys)
+    names = ", ".join(keys)
+    expected = f"SELECT {names}, count(*) AS a0, sum(pmod(n, 7L)) AS a1 FROM input GROUP BY {names}"
+    assert_same(found, testing.expected(folder, expected))
+
+
+def pieces_added_up(found: list[pa.Table], by: list[str]) -> list[pa.Table]:
+    """The count a0 and the sum a1, of pieces with the same values in `by`."""
+    added: dict[Any, dict[str, Any]] = {}
+    for row in (row for table in found for row in table.to_pylist()):
+        name = tuple(plainly(row[column]) for column in by)
+        before = added.get(name)
+        parts = [row["a1"]] if before is None else [before["a1"], row["a1"]]
+        known = [part for part in parts if part is not None]
+        count_ = row["a0"] + (before["a0"] if before is not None else 0)
+        added[name] = {column: row[column] for column in by} | {"a0": count_, "a1": sum(known) if known else None}
+    schema = pa.schema([found[0].schema.field(column) for column in (*by, "a0", "a1")]) if found else None
+    return [pa.Table.from_pylist(list(added.values()), schema=schema)] if found else []
 
 
 @compared(30)
