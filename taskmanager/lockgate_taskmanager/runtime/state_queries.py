@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockgate_common.clock import monotonic_ms
+from lockgate_common.masking import bare
 from lockgate_common.recurring_log import RecurringLog
 from lockgate_proto.messages import QueryOutcome, StateAnswer, StateQuery
 
@@ -96,7 +97,7 @@ class StateQueries:
 
 
 def _unreadable(query: StateQuery, error: Exception) -> StateAnswer:
-    run = query.pointer.rsplit("/", 2)[0]  # of the job: another one's state has troubles of its own
+    run = bare(query.pointer).rsplit("/", 2)[0]  # of the job: another one's state has troubles of its own
     topic = f"{run}: {type(error).__name__}"
     _trouble.error(log, topic, "a query of state in %s could not be answered", query.pointer, exc_info=error)
     problem = f"the state cannot be read: {type(error).__name__}"
