@@ -88,7 +88,8 @@ class TaskPlan:
     """How often things go wrong inside task managers, until `quiet_after_ms`; which one is slow, empty for none.
 
     refusing: key of a job whose ledgers refuse every record. leader_grace_ms: see LeaderGrace. batch_ms: how long
-    reports wait for each other, as those of a large job do; 0: they do not.
+    reports wait for each other, as those of a large job do; 0: they do not. late_ms: how much later than the one before
+    it each task manager hears of any leader but the first.
     """
 
     snapshot_failure: float = 0.0
@@ -100,6 +101,7 @@ class TaskPlan:
     refusing: str = ""
     leader_grace_ms: int = 600_000
     batch_ms: int = 0
+    late_ms: float = 0.0
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -203,7 +205,13 @@ class SimulatedTaskManager(Process):
 
     def on_leader(self, record: LeaderRecord | None) -> None:
         """What ZooKeeper says."""
-        if record is None or record == self._leader or record.token < self.fence:
+        if record is not None and record.token > 1 and self.plan.late_ms:
+            self.later(self.plan.late_ms * int(self.id.rpartition("-")[2]), lambda: self._heard_of(record))
+        elif record is not None:
+            self._heard_of(record)
+
+    def _heard_of(self, record: LeaderRecord) -> None:
+        if record == self._leader or record.token < self.fence:
             return
         self._leader = record
         if self.stream is not None and self.stream.leader != record:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.job import SimulatedJob, count, hashed, ledger, source
+from tests.simulation.job import SimulatedJob, count, forward_job, hashed, ledger, source
 from tests.simulation.scenarios import quiet_scenario
 from tests.simulation.simulation import Outcome, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -41,3 +41,19 @@ def test_subtasks_that_have_no_leader_run_on_until_their_grace_ends(grace_ms: in
     """All coordinators are dead for three seconds. What has ended by itself starts again from its snapshot."""
     found = outcome(3_600, "kill_coordinators", TaskPlan(leader_grace_ms=grace_ms))
     assert (found.attempts, found.grants) == (attempts, 2)
+
+
+def test_an_attempt_is_adopted_when_its_task_managers_come_one_after_the_other() -> None:
+    """The last much later than a new leader waits for the first. Free slots for another attempt are there before."""
+    plan, faults = TaskPlan(late_ms=1_500), ((900.0, "kill_leader"),)
+    found = simulate(
+        replace(
+            quiet_scenario(3),
+            job=forward_job("job", INTERVAL_MS),
+            task_managers=4,
+            reattach=True,
+            faults=faults,
+            plan=plan,
+        )
+    )
+    assert (found.attempts, found.grants) == (1, 2)

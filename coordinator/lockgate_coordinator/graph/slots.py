@@ -75,10 +75,10 @@ class RequestSlots:
     empty for a job that has never run. grace_ms: how long to wait for preferred task managers that are not registered
     yet. avoided: task managers whose slots are used only by slots that prefer them, as long as others have any.
     running_attempt: may be adopted where it still runs, 0 for none; running_grace_ms: how long to wait for them
-    instead, unless one that is registered does not run it (any more). addresses: (task manager id, exchange address) of
-    preferred ones; one that refuses connections is not waited for. keeps: slots in which subtasks run on; the job holds
-    all it has until the request is met, and these get their places before others. running_since: the earliest attempt
-    in which something of running_attempt began; 0: all in itself.
+    instead, and again for each that comes, unless one that is registered does not run it (any more). addresses: (task
+    manager id, exchange address) of preferred ones; one that refuses connections is not waited for. keeps: slots in
+    which subtasks run on; the job holds all it has until the request is met, and these get their places before others.
+    running_since: the earliest attempt in which something of running_attempt began; 0: all in itself.
     """
 
     job_key: str
@@ -176,12 +176,18 @@ class _Waiting:
     wanted: frozenset[str]  # preferred task managers
     absent: set[str] = field(default_factory=set)  # those of them that may still register
     doubtful: set[str] = field(default_factory=set)  # those that are, without a claim of the attempt
+    is_attempt_over: bool = False  # it cannot go on, whichever task manager registers
     reported: tuple[int, int] | None = None
 
     @property
     def until_ms(self) -> int:
         """When it need not wait for its own task managers any more: sooner if its attempt certainly cannot go on."""
-        return self.grace_until_ms if self.doubtful else self.attempt_until_ms
+        return self.grace_until_ms if self.doubtful or self.is_attempt_over else self.attempt_until_ms
+
+    def came(self, name: str, now_ms: int) -> None:
+        """A task manager registers. While they come, one after the other, the rest are on their way as well."""
+        if name in self.absent:
+            self.attempt_until_ms = max(self.attempt_until_ms, now_ms + self.request.running_grace_ms)
 
 
 @dataclass(slots=True)
@@ -219,6 +225,8 @@ class SlotPool:
                 known = self._task_managers.get(name)
                 held = known.held if known is not None else {}
                 claims = self._claims_of(running)
+                for waiting in self._waiting.values():
+                    waiting.came(name, now_ms)
                 self._enter(name, _TaskManager(address, incarnation, slots, held, claims))
             case TaskManagerRemoved(name):
                 self._enter(name, None)
@@ -342,7 +350,7 @@ class SlotPool:
         """The jobs that prefer it: their attempts cannot continue, whichever task manager registers."""
         found = [waiting for waiting in self._waiting.values() if task_manager_id in waiting.wanted]
         for waiting in found:
-            waiting.attempt_until_ms = waiting.grace_until_ms
+            waiting.is_attempt_over = True
         return found
 
     def _forget(self, job_key: str) -> None:
@@ -381,9 +389,10 @@ class SlotPool:
             effects.append(WakePool(min(graces)))
         return effects
 
-    def awaits(self, task_manager_id: str) -> bool:
-        """Whether a job waits for this task manager to register."""
-        return any(task_manager_id in waiting.absent for waiting in self._waiting.values())
+    def awaits(self, task_manager_id: str, now_ms: int) -> bool:
+        """Whether a job waits for this task manager to register, and for nothing else."""
+        found = self._waiting.values()
+        return any(task_manager_id in waiting.absent and now_ms < waiting.until_ms for waiting in found)
 
     def _allocate(self, request: RequestSlots) -> tuple[SlotOffer, ...]:
         """Slots for one request that fits: the preferred places first, the rest spread evenly."""

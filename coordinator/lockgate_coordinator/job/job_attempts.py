@@ -70,7 +70,9 @@ TaskManagerEvent = AttemptEvent | CountersReported | StillRunning
 
 _MAX_LISTED = 8
 _RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
-"""How long a new leader waits for the task managers of the last attempt to register; longer as long as it may go on."""
+"""How long a new leader waits for the task managers of the last attempt to register; the latter while it may go on, and
+again for each of them that comes.
+"""
 
 
 class JobAttempts:

@@ -29,33 +29,33 @@ class AbsentTaskManagers:
     def __init__(
         self, actor: Actor, probes: KeyedWorkers, awaited: Callable[[str], bool], ended: Callable[[str], None]
     ) -> None:
-        """awaited: whether a task manager id still is; ended: called once for each that cannot come any more."""
+        """awaited: whether a job still waits for a task manager; ended: called once for each that cannot come any
+        more.
+        """
         self._actor = actor
         self._probes = probes
         self._awaited = awaited
         self._ended = ended
-        self._until_ms: dict[str, int] = {}  # by task manager id, of those being probed
+        self._probed_now: set[str] = set()
 
-    def look_for(self, addresses: Iterable[tuple[str, str]], until_ms: int) -> None:
-        """Probes those that are not registered, until a time. addresses: (task manager id, exchange address)."""
+    def look_for(self, addresses: Iterable[tuple[str, str]]) -> None:
+        """Probes them for as long as they are awaited. addresses: (task manager id, exchange address)."""
         for name, address in addresses:
-            if self._awaited(name):
-                is_new = name not in self._until_ms
-                self._until_ms[name] = max(until_ms, self._until_ms.get(name, 0))
-                if is_new:
-                    self._probe(name, address)
+            if name not in self._probed_now:
+                self._probed_now.add(name)
+                self._probe(name, address)
 
     def _probe(self, name: str, address: str) -> None:
         """Repeatedly: a process that dies with the leader may close its port some milliseconds later."""
-        if not self._awaited(name) or monotonic_ms() >= self._until_ms[name]:
-            del self._until_ms[name]
+        if not self._awaited(name):
+            self._probed_now.remove(name)
             return
         probe = self._probes.submit(name, lambda: probe_tcp(address))
         probe.add_done_callback(lambda found: self._actor.tell(partial(self._probed, name, address, found)))
 
     def _probed(self, name: str, address: str, found: Future[ProbeAnswer]) -> None:
         if found.exception() is None and found.result() is ProbeAnswer.REFUSED:
-            del self._until_ms[name]
+            self._probed_now.remove(name)
             if self._awaited(name):
                 log.info("task manager %s of an earlier leader has ended: nothing listens at %s", name, address)
                 self._ended(name)

@@ -119,7 +119,7 @@ class LeaderTerm:
         self._forgotten: set[str] = set()  # results deleted while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
-        self._absent = AbsentTaskManagers(services.actor, services.probes, self._pool.awaits, self._will_not_come)
+        self._absent = AbsentTaskManagers(services.actor, services.probes, self._awaits, self._will_not_come)
         self.task_managers = TaskManagers(grant.token, services.settings, services.actor, services.probes, self)
         self.stories = StoryRequests(services.actor, self.task_managers.send)
         self.queries = StateQueries(services.actor, self.task_managers.send)
@@ -459,9 +459,11 @@ class LeaderTerm:
                     self._pool_timer = self.services.actor.at(at_ms, lambda: self.slots(TimePassed()))
                 case _:
                     assert_never(effect)
-        if isinstance(event, RequestSlots) and event.addresses:
-            until_ms = monotonic_ms() + max(event.grace_ms, event.running_grace_ms)
-            self._absent.look_for(event.addresses, until_ms)
+        if isinstance(event, RequestSlots):
+            self._absent.look_for(event.addresses)
+
+    def _awaits(self, task_manager_id: str) -> bool:
+        return self._pool.awaits(task_manager_id, monotonic_ms())
 
     def _will_not_come(self, task_manager_id: str) -> None:
         if not self.fence.over.is_set():

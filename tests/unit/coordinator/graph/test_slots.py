@@ -204,9 +204,11 @@ def test_slots_without_a_waiting_job_are_spare() -> None:
     assert not cluster.spares("j"), "it would take what this job gives back"
 
 
-def _running(**attempts: int) -> TaskManagerAdded:
-    """Task manager a with two slots, which runs these attempts by job, of one slot each."""
-    return TaskManagerAdded("a", "a:1", 2, running=tuple(RunningAttempt(key, n, 1) for key, n in attempts.items()))
+def _running(name: str = "a", **attempts: int) -> TaskManagerAdded:
+    """A task manager with two slots, which runs these attempts by job, of one slot each."""
+    return TaskManagerAdded(
+        name, f"{name}:1", 2, running=tuple(RunningAttempt(key, n, 1) for key, n in attempts.items())
+    )
 
 
 def test_slots_of_an_attempt_that_still_runs_go_to_no_other_job_before_its_own_has_asked() -> None:
@@ -251,7 +253,7 @@ def test_a_job_waits_longer_for_its_task_managers_only_while_its_attempt_may_go_
     cluster = pool(c=4)
     wanted = RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000)
     cluster.handle(wanted, 0)
-    assert cluster.handle(_running(**found), 10) == [WakePool(until_ms)]
+    assert cluster.handle(_running(**found), 0) == [WakePool(until_ms)]
     assert not places(cluster.handle(TimePassed(), until_ms - 1))
     assert places(cluster.handle(TimePassed(), until_ms)) == {"j": ["a", "c"]}
 
@@ -261,7 +263,29 @@ def test_an_attempt_may_go_on_where_a_part_of_it_began_earlier(number: int, unti
     cluster = pool(c=4)
     running = {"running_attempt": 3, "running_grace_ms": 2_000, "running_since": 2}
     cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, **running), 0)
-    assert cluster.handle(_running(j=number), 10) == [WakePool(until_ms)]
+    assert cluster.handle(_running(j=number), 0) == [WakePool(until_ms)]
+
+
+def test_a_job_waits_for_the_rest_of_its_task_managers_as_long_as_they_come() -> None:
+    """The last comes long after the first, and none is later than the grace behind the one before."""
+    names = tuple("abcd")
+    cluster = pool(spare=4)
+    cluster.handle(RequestSlots("j", 1, 4, names, 500, running_attempt=3, running_grace_ms=2_000), 0)
+    for number, name in enumerate(names):
+        now_ms = 1_900 * (number + 1)
+        assert not places(cluster.handle(TimePassed(), now_ms - 1))
+        found = cluster.handle(_running(name, j=3), now_ms)
+    assert places(found) == {"j": list(names)}
+
+
+def test_a_job_stops_waiting_when_none_of_its_task_managers_has_come_for_the_grace() -> None:
+    """One that registers again is not one more."""
+    cluster = pool(c=4)
+    cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
+    assert cluster.handle(_running(j=3), 1_500) == [WakePool(3_500)]
+    assert cluster.handle(_running(j=3), 3_000) == [WakePool(3_500)]
+    assert cluster.handle(TaskManagerAdded("d", "d:1", 1), 3_100) == [WakePool(3_500)]
+    assert places(cluster.handle(TimePassed(), 3_500)) == {"j": ["a", "c"]}
 
 
 def test_a_job_does_not_wait_longer_once_its_attempt_has_ended_on_one_of_them() -> None:
@@ -282,16 +306,16 @@ def test_a_job_does_not_wait_at_all_for_a_task_manager_whose_process_has_ended()
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
     cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
-    assert cluster.awaits("b")
+    assert cluster.awaits("b", 10)
     assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["a", "c"]}
-    assert not cluster.awaits("b")
+    assert not cluster.awaits("b", 20)
 
 
 def test_a_job_goes_on_waiting_for_others_that_have_not_ended_but_not_for_its_attempt() -> None:
     cluster = pool(c=4)
     cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
     assert cluster.handle(TaskManagerEnded("b"), 20) == [WakePool(500)]
-    assert cluster.awaits("a")
+    assert cluster.awaits("a", 20)
     assert places(cluster.handle(_running(j=3), 100)) == {"j": ["a", "c"]}
 
 
@@ -299,7 +323,7 @@ def test_the_end_of_an_earlier_process_says_nothing_about_one_that_is_registered
     cluster = pool(c=4)
     cluster.handle(_running(j=3), 0)
     cluster.handle(RequestSlots("j", 1, 2, ("a", "b"), grace_ms=500, running_attempt=3, running_grace_ms=2_000), 0)
-    assert not cluster.awaits("a")
+    assert not cluster.awaits("a", 0)
     assert cluster.handle(TaskManagerEnded("a"), 20) == [WakePool(2_000)]
 
 
@@ -310,4 +334,5 @@ def test_the_next_request_waits_again_for_a_task_manager_that_had_ended() -> Non
     cluster.handle(wanted, 0)
     assert places(cluster.handle(TaskManagerEnded("b"), 20)) == {"j": ["c"]}
     cluster.handle(wanted, 30)
-    assert cluster.awaits("b")
+    assert cluster.awaits("b", 30)
+    assert not cluster.awaits("b", 530)
