@@ -80,3 +80,32 @@ def test_leaders_that_die_at_these_points_change_no_result(testing: TestingClust
         job.check_exact()
     assert history.epochs[-1] >= history.epochs[0] + 2
     history.check()
+
+
+@pytest.mark.parametrize(
+    "point", [None, "after-attempt-persist:1", pytest.param("before-notify:1", marks=pytest.mark.soak)]
+)
+def test_two_leaders_that_die_one_after_the_other_restart_nothing(testing: TestingCluster, point: str | None) -> None:
+    """The second as soon as it leads, or as it adopts the job: before it has sent anything, or before the first word.
+
+    The third has to start first; meanwhile the subtasks run without a leader.
+    """
+    standby = 1 - testing.leader_number()
+    with testing.history() as history, testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
+        job.wait_checkpoints(1)
+        before = testing.cluster.pids()[f"coordinator-{standby}"]
+        terms = len(history.epochs)
+        if point is not None:
+            testing.arm("coordinator", standby, point)
+        testing.kill_leader()
+        if point is None:
+            testing.wait_until(lambda: len(history.epochs) > terms, "the standby leads")
+            testing.cluster.kill("coordinator", standby)
+        testing.cluster.wait_ready("coordinator", standby, PATIENCE_S, other_than=before)
+        job.wait_checkpoints(2)
+        kinds = Counter(event.kind for event in job.observer.events)
+        assert kinds[JobEventKind.ATTEMPT_ADOPTED] >= 1
+        status = job.check_exact()
+        assert (status.attempt, status.restarts) == (1, 0)
+    assert len(history.epochs) >= terms + 2
+    history.check()

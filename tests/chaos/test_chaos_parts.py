@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from lockgate_proto.messages import JobEventKind
 
 from lockgate import Job
-from tests.chaos.testing_cluster import TestingCluster
+from tests.chaos.testing_cluster import CONTINUE, TestingCluster
 from tests.chaos.watched_job import WatchedJob
-from tests.drained import generated
+from tests.drained import PATIENCE_S, generated
 from tests.kafka_broker import PARTITIONS as TOPIC_PARTITIONS
 from tests.kafka_broker import KafkaBroker
 
@@ -76,6 +76,57 @@ def test_the_part_of_a_dead_task_manager_restarts_alone_and_a_new_leader_adopts_
         rows = generated(next(iter(job.drain().values())), PARTITIONS)
         assert (job.status.attempt, job.status.restarts) == (2, 1)
     assert written(folder) == Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
+
+
+def test_a_leader_that_dies_before_a_part_restarts_changes_no_result(testing: TestingCluster) -> None:
+    """It has recorded the attempt of the part, and deployed nothing. The next leader restarts the whole job."""
+    folder = testing.make_folder("undeployed") / "out"
+    made = forward_job(folder)
+    with testing.history() as history, WatchedJob(testing, made.key, made.graph()) as job:
+        job.wait_checkpoints(2)
+        leader = testing.leader_number()
+        before = testing.arm("coordinator", leader, "after-attempt-persist:1")
+        testing.cluster.kill("taskmanager", _number(job, 1))
+        testing.cluster.wait_ready("coordinator", leader, PATIENCE_S, other_than=before)
+        job.wait_checkpoints(2, attempt=3)
+        assert job.seen(JobEventKind.ATTEMPT_NOT_ADOPTED) == 1
+        rows = generated(next(iter(job.drain().values())), PARTITIONS)
+        assert job.status.attempt == 3
+    assert written(folder) == Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
+    history.check()
+
+
+def test_a_leader_that_dies_while_a_part_is_deployed_changes_no_result(testing: TestingCluster) -> None:
+    """The task manager that has got the deployment carries it out when another one leads already. If the part runs by
+    the time it registers there, it is adopted; otherwise the whole job restarts.
+    """
+    folder = testing.make_folder("deployed") / "out"
+    made = forward_job(folder)
+    with testing.history() as history, WatchedJob(testing, made.key, made.graph()) as job:
+        job.wait_checkpoints(2)
+        lost, kept, leader = _number(job, 1), _number(job, 0), testing.leader_number()
+        deployed = testing.arm("taskmanager", kept, "stop:on-deploy:1")
+        testing.cluster.kill("taskmanager", lost)
+        testing.wait_until(lambda: _is_frozen(deployed), "the part is deployed where the other one runs")
+        before = testing.cluster.kill("coordinator", leader)
+        testing.wait_until(lambda: testing.cluster.leader_number() == 1 - leader, "another one leads")
+        testing.cluster.kill("taskmanager", kept, CONTINUE)
+        testing.cluster.wait_ready("coordinator", leader, PATIENCE_S, other_than=before)
+        job.wait_checkpoints(2, attempt=2)
+        rows = generated(next(iter(job.drain().values())), PARTITIONS)
+        assert job.status.attempt == 2 + job.seen(JobEventKind.ATTEMPT_NOT_ADOPTED)
+    assert written(folder) == Counter((partition, row) for partition, end in enumerate(rows) for row in range(end))
+    history.check()
+
+
+def _number(job: WatchedJob, subtask: int) -> int:
+    """Of the task manager that runs it."""
+    (name,) = {known.task_manager_id for known in job.status.subtasks if known.subtask == subtask}
+    return int(name.rpartition("-")[2])
+
+
+def _is_frozen(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "T"
 
 
 def test_the_slot_of_a_failed_subtask_restarts_alone(testing: TestingCluster) -> None:
