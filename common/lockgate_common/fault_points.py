@@ -4,8 +4,9 @@ Inert unless `LOCKGATE_FAULT` is set: `name` kills at the first passage of that 
 `stop:name:3` stops it there with SIGSTOP, until it receives SIGCONT. With `@FOLDER` in its place, each process looks
 into the file of that folder whose name is its process id, where the same may be written while it runs: `plant`.
 
-Two other faults last for as long as they are planted: `clock:SECONDS` sets the wall clock of the process off
-(`lockgate_common.clock`), and `full:FOLDER` leaves no space for files below a folder (`lockgate_common.storage`).
+Other faults last for as long as they are planted: `clock:SECONDS` sets the wall clock of the process off
+(`lockgate_common.clock`); `full:FOLDER` leaves no space for files below a folder, and `slow:SECONDS:FOLDER` makes each
+write of one take so much longer (`lockgate_common.storage`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ VARIABLE = "LOCKGATE_FAULT"
 _STOP = "stop:"
 _CLOCK = "clock:"
 _FULL = "full:"
+_SLOW = "slow:"
 _FOLDER = "@"
 
 
@@ -55,16 +57,33 @@ def full_fault(folder: Path) -> str:
     return f"{_FULL}{folder}"
 
 
+def slow_fault(folder: Path, seconds: float) -> str:
+    """Each file that is written below the folder takes so much longer."""
+    return f"{_SLOW}{seconds:g}:{folder}"
+
+
 def clock_offset_s() -> int:
     """How far the wall clock of this process is off."""
-    wanted = _lasting.read()[0] if os.environ.get(VARIABLE) else ""
+    wanted = _lasting_fault()
     return int(wanted.removeprefix(_CLOCK)) if wanted.startswith(_CLOCK) else 0
 
 
 def is_full(path: str) -> bool:
     """Whether no space is left for a local file."""
-    wanted = _lasting.read()[0] if os.environ.get(VARIABLE) else ""
+    wanted = _lasting_fault()
     return wanted.startswith(_FULL) and Path(path).is_relative_to(wanted.removeprefix(_FULL))
+
+
+def write_delay_s(path: str) -> float:
+    """How much longer the write of a local file takes."""
+    wanted = _lasting_fault()
+    seconds, _, folder = wanted.removeprefix(_SLOW).partition(":")
+    return float(seconds) if wanted.startswith(_SLOW) and Path(path).is_relative_to(folder) else 0.0
+
+
+def _lasting_fault() -> str:
+    """What the environment asks for now, "" for nothing."""
+    return _lasting.read()[0] if os.environ.get(VARIABLE) else ""
 
 
 class _Planted:

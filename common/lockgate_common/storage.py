@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lockgate_common.fault_points import is_full
+from lockgate_common.fault_points import is_full, write_delay_s
 from lockgate_common.masking import bare, masked
 
 # errors that only the author or operator can fix; any other OSError of a storage may be transient
@@ -137,6 +138,7 @@ def _write_pieces(location: Location, parts: Iterable[bytes | pa.Buffer]) -> Non
                 file.write(part)
             if is_full(location.path):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            time.sleep(write_delay_s(location.path))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, location.path)

@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from lockgate_common.fault_points import slow_fault
 from lockgate_coordinator.job.local_copies import files_of
 from lockgate_proto.codec import decode
-from lockgate_proto.messages import CheckpointMetadata, CheckpointOptions, JobEventKind, JobState
+from lockgate_proto.messages import CheckpointMetadata, CheckpointOptions, JobEventKind, JobState, LeaderFailover
 from lockgate_taskmanager.state.local_copies import COPIES_PREFIX
 
 from tests.chaos.keyed_job import KeyedJob
 from tests.chaos.test_chaos_increments import BACKENDS
 from tests.chaos.testing_cluster import TestingCluster
-from tests.drained import path_of
+from tests.drained import PATIENCE_S, path_of
 
 pytestmark = pytest.mark.chaos
+
+COMPLETED = JobEventKind.CHECKPOINT_COMPLETED
+WRITE_S = 3.0
 
 
 @contextmanager
@@ -32,6 +36,19 @@ def storage_away(testing: TestingCluster) -> Iterator[None]:
     finally:
         storage.unlink()
         away.rename(storage)
+
+
+@contextmanager
+def slow_storage(testing: TestingCluster, seconds: float) -> Iterator[None]:
+    """Each write of a file in the storage takes so much longer, in every process that runs now."""
+    fault = slow_fault(Path(testing.cluster.storage), seconds)
+    for role in ("coordinator", "taskmanager"):
+        for number in range(2):
+            testing.arm(role, number, fault)
+    try:
+        yield
+    finally:
+        testing.disarm()
 
 
 def test_a_job_runs_on_while_its_storage_is_away(testing: TestingCluster) -> None:
@@ -53,6 +70,29 @@ def test_a_job_runs_on_while_its_storage_is_away(testing: TestingCluster) -> Non
         testing.wait_until(lambda: not _is_in_trouble(testing, job.key), "the trouble is over")
         status = job.check_exact()
         assert (status.attempt, status.restarts) == (before.attempt, before.restarts)
+    history.check()
+
+
+def test_a_job_runs_on_and_is_adopted_while_every_write_of_its_storage_takes_long(testing: TestingCluster) -> None:
+    """Ten times as long as the interval of checkpoints."""
+    reattach = LeaderFailover.LEADER_FAILOVER_REATTACH
+    with (
+        testing.history() as history,
+        KeyedJob(testing, "slow", BACKENDS["filesystem"], leader_failover=reattach) as job,
+    ):
+        job.wait_checkpoints(1)
+        with slow_storage(testing, WRITE_S):
+            job.wait_checkpoints(job.seen(COMPLETED) + 2)
+            took_ms = testing.client.checkpoints(job.key)[0].duration_ms
+            assert took_ms > WRITE_S * 1_000, "all of its writes were slow"
+            made = _records(testing, job.key)
+            testing.wait_until(lambda: _records(testing, job.key) > made, "records flow")
+            number = testing.kill_leader()
+            job.wait_event(JobEventKind.ATTEMPT_ADOPTED)
+            job.wait_checkpoints(job.seen(COMPLETED) + 1)
+        testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        status = job.check_exact()
+        assert (status.attempt, status.restarts) == (1, 0)
     history.check()
 
 

@@ -39,6 +39,7 @@ class TestingCluster:
             environment=self.environment,
             taskmanager_restart_delay_ms=500,  # no test measures how fast a survivor takes over
             max_restart_delay_ms=2_000,
+            start_timeout_ms=int(PATIENCE_S * 1000),
             taskmanager=NO_WARMUP | options.pop("taskmanager", {}),
             **options,
         )
@@ -158,6 +159,11 @@ class TestingCluster:
         self.arm("coordinator", standby, fault)
         return standby
 
+    def disarm(self) -> None:
+        """Takes every fault out that has not struck, or lasts."""
+        while self._armed:
+            plant(self._faults, self._armed.pop(), None)
+
     def tidy(self) -> None:
         """Cancels what runs, and takes every fault out that has not struck: it must not in the next test."""
 
@@ -168,8 +174,7 @@ class TestingCluster:
             return not running
 
         self.wait_until(is_quiet, "no job runs")
-        while self._armed:
-            plant(self._faults, self._armed.pop(), None)
+        self.disarm()
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 from lockgate_common.clock import monotonic_ms, unix_ms, unix_us
-from lockgate_common.fault_points import VARIABLE, FaultPoints, clock_fault, folder_variable, full_fault, plant
+from lockgate_common.fault_points import (
+    VARIABLE,
+    FaultPoints,
+    clock_fault,
+    folder_variable,
+    full_fault,
+    plant,
+    slow_fault,
+)
 from lockgate_common.storage import locate, write_durably
 
 
@@ -132,4 +140,16 @@ def test_a_full_storage_leaves_no_file_and_others_are_not_full(monkeypatch: pyte
     write_durably(locate(str(tmp_path / "storage-2")), b"elsewhere")
     plant(folder, os.getpid(), None)
     write_durably(locate(str(storage / "chk-1" / "state")), b"state")
+    assert (storage / "chk-1" / "state").read_bytes() == b"state"
+
+
+def test_a_slow_storage_delays_its_own_files_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    storage, slept = tmp_path / "storage", list[float]()
+    monkeypatch.setattr("lockgate_common.storage.time.sleep", slept.append)
+    monkeypatch.setenv(VARIABLE, slow_fault(storage, 2.5))
+    write_durably(locate(str(storage / "chk-1" / "state")), b"state")
+    write_durably(locate(str(tmp_path / "storage-2")), b"elsewhere")
+    monkeypatch.setenv(VARIABLE, full_fault(tmp_path / "full"))
+    write_durably(locate(str(storage / "chk-2" / "state")), b"state")
+    assert slept == [2.5, 0.0, 0.0]
     assert (storage / "chk-1" / "state").read_bytes() == b"state"
