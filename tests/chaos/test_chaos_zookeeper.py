@@ -16,7 +16,9 @@ from lockgate_proto.messages import JobEventKind, LeaderFailover
 
 from tests.chaos.history import History
 from tests.chaos.testing_cluster import TestingCluster
+from tests.drained import PATIENCE_S
 from tests.ledger_job import LedgerJob
+from tests.slow_disk import slow_syncs
 from tests.zookeeper_sessions import expire, live_sessions
 
 pytestmark = pytest.mark.chaos
@@ -63,19 +65,70 @@ def test_every_member_is_killed_in_turn_and_so_is_the_ensembles_leader(
     history.check()
 
 
+@pytest.mark.parametrize("lost_s", [2 * _SESSION_MS / 1000, pytest.param(60.0, marks=pytest.mark.soak)])
 def test_records_flow_while_the_quorum_is_lost_for_longer_than_a_session(
-    testing: TestingCluster, ensemble: ZooKeeperEnsemble
+    testing: TestingCluster, ensemble: ZooKeeperEnsemble, lost_s: float
 ) -> None:
     """No checkpoint can complete meanwhile; the next one does when the servers are back."""
     with testing.history() as history, testing.ledger() as job:
         job.wait_checkpoints(1)
         with _quorum_lost(ensemble):
             read = _records_read(job)
-            job.pause(2 * _SESSION_MS / 1000)  # longer than a session lives: that is what is tested
+            job.pause(lost_s)  # longer than a session lives: that is what is tested
             assert _records_read(job) > read
         job.wait_checkpoints(2)
         _check_nothing_restarted(job)
     assert len(history.epochs) == 1
+    history.check()
+
+
+def test_a_leader_that_dies_while_the_quorum_is_lost_is_replaced_when_it_is_back(
+    testing: TestingCluster, ensemble: ZooKeeperEnsemble
+) -> None:
+    """Nothing leads meanwhile, and records flow."""
+    with testing.history() as history, testing.ledger(failover=REATTACH) as job:
+        job.wait_checkpoints(1)
+        with _quorum_lost(ensemble):
+            number = testing.kill_leader()
+            job.pause(2 * _SESSION_MS / 1000)
+        job.wait_checkpoints(2)
+        testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        _check_nothing_restarted(job)
+    assert len(history.epochs) == 2
+    history.check()
+
+
+@pytest.mark.parametrize("sync_s", [1.0, pytest.param(5.0, marks=pytest.mark.soak)])
+def test_every_sync_of_zookeeper_takes_long(
+    testing: TestingCluster, ensemble: ZooKeeperEnsemble, sync_s: float
+) -> None:
+    """A second is slow. Five are more than the servers grant each other: they elect leaders all the time, and sessions
+    end, so that another coordinator may adopt the job.
+    """
+    with testing.history() as history, testing.ledger(failover=REATTACH) as job:
+        job.wait_checkpoints(1)
+        with slow_syncs([server.pid for server in ensemble.servers if server.pid], sync_s) as slow:
+            read = _records_read(job)
+            job.pause(4 * _SESSION_MS / 1000)
+            assert _records_read(job) > read
+            assert slow.count >= len(ensemble.servers)
+        job.wait_checkpoints(2)
+        _check_nothing_restarted(job)
+    assert len(history.epochs) == 1 or sync_s > 1
+    history.check()
+
+
+def test_a_leader_that_dies_while_every_sync_of_zookeeper_takes_long_is_adopted(
+    testing: TestingCluster, ensemble: ZooKeeperEnsemble
+) -> None:
+    with testing.history() as history, testing.ledger(failover=REATTACH) as job:
+        job.wait_checkpoints(1)
+        with slow_syncs([server.pid for server in ensemble.servers if server.pid], 1.0):
+            number = testing.kill_leader()
+            testing.wait_until(lambda: bool(_times(job, JobEventKind.ATTEMPT_ADOPTED)), "the job is adopted")
+            job.wait_checkpoints(1)
+        testing.cluster.wait_ready("coordinator", number, PATIENCE_S)
+        _check_nothing_restarted(job)
     history.check()
 
 
