@@ -82,7 +82,7 @@ class Subtasks:
         steps.watch(source.source, "read", "read from the socket")
         plan = source.stages[0]._plan
         steps.watch(plan._leaf, "load", "content for Spark")
-        steps.watch(plan._frame, "toArrow", "Spark job")
+        steps.watch(plan._job, "run", "Spark job")  # made by the first batch
         steps.watch(self._source._outputs, "emit", "rows to subtasks")
         steps.watch(self._keyed._state, "merge", "merge into keyed state")
         steps.watch(keyed.stages[0], "run", "Python stage")
