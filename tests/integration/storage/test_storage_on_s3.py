@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from lockgate_common import storage
 from lockgate_coordinator.runtime.errors import StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
+from lockgate_coordinator.runtime.removals import Removals
+from lockgate_coordinator.runtime.term_fence import TermFence
+from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
 
@@ -58,6 +63,24 @@ def test_a_jobs_own_storage_has_its_own_options(s3: S3Server, tmp_path: Path) ->
     assert files.shared_files(run) == ()
     files.delete_run(run)
     assert files.checkpoint_ids(run) == ()
+
+
+def test_the_search_for_orphans_spares_shared_files_in_use(s3: S3Server) -> None:
+    """A file's URI has the options of its storage, its name in the folder has not."""
+    store, grant = EmbeddedZooKeeper().lead("c", "a")
+    records, files = JobRecords(store, "c"), MetadataFiles(s3.uri("base"), "c")
+    records.submit(grant, m.JobRecord("job", RUN.run_id, graph=b"x"))
+    folder = storage.locate(files.run_directory(RUN)).child("shared")
+    used, orphan = "1-a1-count-0-op.state", "2-a1-count-0-op.state"
+    for name in (used, orphan):
+        storage.write_durably(folder.child(name), b"x")
+    handle = m.StateHandle(path=folder.child(used).uri, checkpoint_id=1, shared=True)
+    state = m.OperatorState("op", m.StateKind.KEYED_STATE, handle)
+    metadata = replace(METADATA, subtasks=(m.SubtaskState("count", 0, (state,)),))
+    stored = files.write(RUN, metadata, encode(metadata))
+    records.add_checkpoint(grant, "job", m.CompletedCheckpoint(3, pointer=stored.pointer, checksum=stored.checksum))
+    Removals(TermFence(grant, Event(), lambda _: None), store, "c", files).delete_orphans(RUN, 3)
+    assert files.shared_files(RUN) == (used,)
 
 
 def test_a_bucket_that_is_missing_is_refused_in_one_sentence(s3: S3Server) -> None:
