@@ -7,13 +7,13 @@ MAKEFLAGS += --no-print-directory
 
 docker:
 	@scripts/part.sh "container image" $(MAKE) docker-image
-	@LOCKGATE_TEST_SHARE=4 LOCKGATE_TEST_DOCKER=required $(MAKE) test-docker # here a skipped test counts as failed
+	@LOCKGATE_TEST_SHARE=6 LOCKGATE_TEST_DOCKER=required $(MAKE) test-docker # here a skipped test counts as failed
 
 chaos:
-	@LOCKGATE_TEST_SHARE=4 $(MAKE) chaos-tests
+	@LOCKGATE_TEST_SHARE=6 $(MAKE) chaos-tests
 
 integration:
-	@LOCKGATE_TEST_SHARE=4 $(MAKE) integration-tests
+	@LOCKGATE_TEST_SHARE=6 $(MAKE) integration-tests
 
 pure:
 	@LOCKGATE_TEST_SHARE=12 LOCKGATE_TEST_SIMULATION_SECONDS=30 $(MAKE) pure-tests
@@ -23,7 +23,7 @@ lint:
 	@scripts/part.sh lint nice -n 5 $(MAKE) lint docs
 
 mutants:
-	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed"
+	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed --share 2"
 
 examples:
-	@scripts/part.sh examples $(MAKE) examples ARGS="--share 4 --kill either"
+	@scripts/part.sh examples $(MAKE) examples ARGS="--share 6 --kill either"

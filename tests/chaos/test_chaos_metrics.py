@@ -21,7 +21,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.http_client import ask
 from tests.prometheus import Page, complaints, program
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 RULES = Path(__file__).resolve().parents[2] / "docker/monitoring/alerts.yaml"
 FAMILIES = {family.name for family in (*of_coordinators.FAMILIES, *of_task_managers.FAMILIES)}

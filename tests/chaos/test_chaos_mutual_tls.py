@@ -15,7 +15,7 @@ from tests.certificates import make_certificates
 from tests.chaos.testing_cluster import TestingCluster
 from tests.drained import PATIENCE_S
 
-pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.slow]
+pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.rotating, pytest.mark.slow]
 
 
 def test_a_job_continues_when_the_leader_dies_and_certificates_are_renewed(

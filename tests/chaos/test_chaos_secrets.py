@@ -27,7 +27,7 @@ from tests.postgresql_server import server_for_tests as postgresql_server
 from tests.s3_server import CREDENTIALS
 from tests.s3_server import server_for_tests as s3_server
 
-pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.first, pytest.mark.rotating, pytest.mark.timeout(600)]
 
 IN_ENVIRONMENT = "of-the-environment-4711"
 IN_URL, IN_QUERY, IN_BUCKET = "of-the-url-4712", "of-the-query-4713", "of-the-bucket-4714"

@@ -10,13 +10,15 @@ from lockgate_taskmanager.runtime import faults
 
 from tests.chaos.testing_cluster import TestingCluster
 from tests.ledger_job import NEVER
+from tests.share import SHARE, of_today
 
 pytestmark = pytest.mark.chaos
 
+PAIRS = [*zip(faults.POINTS[::2], faults.POINTS[1::2], strict=True)]
 PASSAGES = {"on-deploy": 1, "before-commit": 2, "after-commit": 2}
 
 
-@pytest.mark.parametrize(("first", "second"), [*zip(faults.POINTS[::2], faults.POINTS[1::2], strict=True)])
+@pytest.mark.parametrize(("first", "second"), of_today(PAIRS, min(SHARE, len(PAIRS))))
 def test_task_managers_that_die_at_these_points_change_no_result(
     testing: TestingCluster, first: str, second: str
 ) -> None:

@@ -1,7 +1,8 @@
 """Random dataflows on the whole simulated cluster, under random faults, against one thread that follows each record.
 
-The same examples in every run, with LOCKGATE_TEST_SHARE a third of them. LOCKGATE_TEST_SIMULATION_DATAFLOWS=N draws
-N others of each mode, shrinks what fails, and Hypothesis says how to see it again.
+The same examples in every run; with LOCKGATE_TEST_SHARE a third of them, of every other mode each day.
+LOCKGATE_TEST_SIMULATION_DATAFLOWS=N draws N others of each mode, shrinks what fails, and Hypothesis says how to see it
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from lockgate_proto.loops import loops
 from lockgate_proto.messages import CheckpointMode
 
-from tests.share import SHARE
+from tests.share import SHARE, of_today
 from tests.simulation.dataflows import scenarios
 from tests.simulation.simulation import Outcome, Scenario, simulate
 
@@ -41,7 +42,7 @@ MODES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", of_today([*MODES], min(SHARE, 2)))
 def test_a_dataflow_under_faults_has_the_result_of_one_thread(mode: str) -> None:
     seen: Counter[str] = Counter()
 

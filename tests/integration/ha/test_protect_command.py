@@ -27,7 +27,7 @@ from lockgate_proto.messages import CompletedCheckpoint, JobRecord, JobResult, L
 from lockgate.cli import cli
 from lockgate.errors import UserError
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 SECRET, OTHER = "the secret of this cluster", "the one that comes after it"
 Protect = Callable[..., Result]

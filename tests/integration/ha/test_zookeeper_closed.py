@@ -22,7 +22,7 @@ from lockgate_ha.zookeeper.rights import rights
 
 from tests.certificates import make_certificates
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 SECRET, OTHER = "the secret of this server", "the one of somebody else"
 Client = Callable[..., Any]

@@ -27,7 +27,7 @@ from lockgate.commands.health import health
 from lockgate.commands.zookeeper import zookeeper
 from lockgate.errors import UserError
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 PATIENCE_S = 60.0
 

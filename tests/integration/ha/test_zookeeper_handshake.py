@@ -15,7 +15,7 @@ from lockgate_ha.zookeeper import connector
 
 from tests.certificates import make_certificates
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 SESSION_S = 8.0
 WAIT_S = 120.0

@@ -34,7 +34,7 @@ from lockgate.settings import load_settings
 from tests.certificates import make_certificates
 from tests.integration.ha.conftest import SESSION_MS, WAIT_S, World
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 NO_SESSION_MS = 300  # it is refused at once, so that waiting longer would show nothing more
 

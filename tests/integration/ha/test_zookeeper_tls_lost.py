@@ -24,7 +24,7 @@ from lockgate.client.deadline import Deadline
 from tests.certificates import make_certificates
 from tests.integration.ha.conftest import SESSION_MS, WAIT_S
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 SAID = "no connection to ZooKeeper: "
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.taskmanager_spark import lost_process
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.rotating, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(

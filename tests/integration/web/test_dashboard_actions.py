@@ -31,7 +31,7 @@ from tests.integration.web.conftest import KEY, Site
 
 StaleElementReferenceException = pytest.importorskip("selenium.common.exceptions").StaleElementReferenceException
 By = pytest.importorskip("selenium.webdriver.common.by").By
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 CARDS = {
     "Take a savepoint ...": "savepoint",

@@ -15,7 +15,7 @@ from tests.integration.coordinator.fake_task_manager import FakeTaskManager
 from tests.integration.web.conftest import KEY, Events, Site
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 PARALLELISM, SLOTS = 5_000, 1_000
 MOST_BYTES = 100_000

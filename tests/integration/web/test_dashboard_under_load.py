@@ -18,7 +18,7 @@ from tests.http_client import PATIENCE_S
 from tests.integration.coordinator.conftest import poll
 from tests.integration.web.conftest import KEY, Events, Site
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 OpenEvents = Callable[..., Events]
 

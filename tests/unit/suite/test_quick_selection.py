@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark  # it has to know what all those are called
+pytestmark = [pytest.mark.spark, pytest.mark.rotating]  # it has to know what all those are called
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = """
 import sys
