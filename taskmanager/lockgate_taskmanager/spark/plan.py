@@ -20,7 +20,7 @@ from lockgate_taskmanager.spark.event_time import Times
 from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
-from lockgate_taskmanager.spark.repeated_job import RepeatedJob
+from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -111,15 +111,15 @@ class Plan:
 
     def close(self) -> None:
         """Releases the leaf."""
+        self._leaf.close()
         if self._job is not None:
             self._job.close()
-        self._leaf.close()
 
     def _execute(self, frame: DataFrame) -> pa.Table:
         if self._job is not None:
             return counted(self._job.run)
         table = counted(frame.toArrow)
-        if self.repeatable:
+        if self.repeatable and frame.sparkSession.conf.get(LARGE_TYPES, "false") != "true":
             self._job = RepeatedJob(frame, self.schema, self._leaf.result_path)
         return table
 

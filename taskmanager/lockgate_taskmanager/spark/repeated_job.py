@@ -9,13 +9,16 @@ and its result goes through a file in memory. Only for sessions whose executors 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from io import FileIO
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 
+LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"  # a setting: results would not have our schema
 _OBSERVES = "CollectMetrics"  # adds up what `DataFrame.observe` has asked for, until it is reset
 _LENGTH_BYTES = 4  # big-endian, in front of each record batch
 # Without them Spark searches its stack for the line of the author's program, for every job.
@@ -70,11 +73,13 @@ class RepeatedJob:
         """Closes the file, which frees its memory. Idempotent."""
         if not self._file.closed:
             self._file.close()
-            self._stream.close()
+            with contextlib.suppress(Py4JError, OSError):  # the JVM may be gone, and the stream with it
+                self._stream.close()
 
     def _read(self) -> pa.Table:
         self._file.seek(0)
         content = pa.py_buffer(self._file.readall())
+        self._file.truncate(0)  # an idle plan keeps no memory
         batches, position = [], 0
         while position < content.size:
             length = int.from_bytes(content[position : position + _LENGTH_BYTES], "big")
