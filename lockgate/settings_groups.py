@@ -90,6 +90,7 @@ class TaskManagerGroup(Group):
     heartbeat_ms: int = 500
     leader_grace_ms: int = 600_000
     target_batch_ms: int = 300
+    batch_interval_ms: int = 0
     max_batch_bytes: int = 32 * 1024 * 1024
     warmup_runs: int = 6
     metrics: str = ""

@@ -26,6 +26,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "leader_grace_ms": (0, None),
     "slots": (1, MAX_SLOTS),
     "target_batch_ms": (10, None),
+    "batch_interval_ms": (0, 60_000),
     "max_batch_bytes": (1024, None),
     "warmup_runs": (0, None),
 }

@@ -24,6 +24,8 @@ from tests.ledger_job import LedgerJob, Submit
 
 NO_WARMUP = {"warmup_runs": 0}
 """Task managers of most tests live for seconds: running the sample would cost half as much as their start."""
+_TRICKLE = {"batch_interval_ms": 200}
+"""Most jobs have an input with a rate. As many micro-batches as can be would take all that the processors have."""
 
 
 class TestingCluster:
@@ -40,7 +42,7 @@ class TestingCluster:
             taskmanager_restart_delay_ms=500,  # no test measures how fast a survivor takes over
             max_restart_delay_ms=2_000,
             start_timeout_ms=int(PATIENCE_S * 1000),
-            taskmanager=NO_WARMUP | options.pop("taskmanager", {}),
+            taskmanager=NO_WARMUP | _TRICKLE | options.pop("taskmanager", {}),
             **options,
         )
         self._never = threading.Event()

@@ -89,6 +89,7 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
         settings.max_batch_bytes,
         driver=Driver(settings.task_manager_id, _host(settings.bind), _host(settings.advertise)),
         limits=Limits(Places((*settings.private, settings.work_dir), settings.folders), tuple(settings.variables)),
+        batch_interval_ms=settings.batch_interval_ms,
     )
     engine.on_death(_follow_spark)
     start.set_cleanup(engine.close)

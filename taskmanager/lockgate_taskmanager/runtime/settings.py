@@ -21,6 +21,7 @@ class TaskManagerSettings:
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
     work_dir: folder for Spark's scratch files; leader_grace_ms: how long subtasks run on without a
     leader, 0 for no limit; target_batch_ms: target processing time of one micro-batch;
+    batch_interval_ms: from the start of one that has read all there was to the start of the next, at least;
     max_batch_bytes: upper bound of one micro-batch's input; warmup_runs: sample jobs while it is idle after its start;
     task_manager_id: empty means one is generated;
     connect_timeout_ms: how long to wait for ZooKeeper at the start; metrics: `host:port` of the page of metrics, empty
@@ -42,6 +43,7 @@ class TaskManagerSettings:
     heartbeat_ms: int = 500
     leader_grace_ms: int = 600_000
     target_batch_ms: int = 300
+    batch_interval_ms: int = 0
     max_batch_bytes: int = 32 * MIB
     warmup_runs: int = 6
     task_manager_id: str = ""

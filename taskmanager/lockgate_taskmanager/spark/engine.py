@@ -98,6 +98,7 @@ class SparkEngine:
         java_options: str | None = None,
         driver: Driver = NO_DRIVER,
         limits: Limits | None = None,
+        batch_interval_ms: int = 0,
     ) -> None:
         """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError.
 
@@ -109,8 +110,7 @@ class SparkEngine:
         if java_options is None:
             java_options = class_archive.options_to_use()
         self._limits = limits or Limits(Places((work_dir,)))
-        self._target_batch_ms = target_batch_ms
-        self._max_batch_bytes = max_batch_bytes
+        self._new_sizer = partial(BatchSizer, target_batch_ms, max_batch_bytes, batch_interval_ms)
         self._spark_folder = ScratchFolder(Path(work_dir), SPARK_FOLDER)
         scratch = "" if master.startswith("sc://") else str(self._spark_folder.path)
         self._session = sessions.start(master, options or {}, slots, work_dir, java_options, driver, scratch)
@@ -206,7 +206,7 @@ class SparkEngine:
                 Jobs(bench.session, f"lockgate:{attempt.run_id}:{prefix}", _description(context), context.engine_time),
                 make_backend(context.graph.state_backend, context.checkpoint_directory, prefix, context.copied_run),
                 self._stores(layout, context.graph.state_backend, bench),
-                BatchSizer(self._target_batch_ms, self._max_batch_bytes),
+                self._new_sizer(),
                 self._join(layout, context.graph.state_backend),
             )
         except BaseException:

@@ -157,7 +157,7 @@ class ChainProgram:
                 prologue = self._compile(spec).emissions
             started, head = time.monotonic(), self._layout.head
             self._at, self._ranges = head.id if head is not None else "", ()
-            reading = source.read(self._sizer.budget_bytes, int(started * 1000))
+            reading = self._sizer.pause(now_ms := int(started * 1000)) or source.read(self._sizer.budget_bytes, now_ms)
             if not isinstance(reading, Reading):
                 return self._waiting(reading, prologue)
             if head is not None:

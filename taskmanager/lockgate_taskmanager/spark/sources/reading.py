@@ -83,18 +83,28 @@ class Source(Protocol):
 
 class BatchSizer:
     """Finds the batch size that takes `target_ms`: starts small, so that an attempt produces output soon, then
-    grows.
+    grows. A batch that has read all there was is followed by a pause until `interval_ms` after its start.
     """
 
-    def __init__(self, target_ms: int, max_bytes: int) -> None:
+    def __init__(self, target_ms: int, max_bytes: int, interval_ms: int = 0) -> None:
         self._target_ms = target_ms
+        self._interval_ms = interval_ms
+        self._started_ms = self._next_ms = 0
         self._max_bytes = max_bytes
         self._floor = min(FIRST_BATCH_BYTES, max_bytes)
         self.budget_bytes = self._floor
         self._slow_in_a_row = 0
 
+    def pause(self, now_ms: int) -> Idle | None:
+        """Until the next batch may start; None if that is now."""
+        if now_ms < self._next_ms:
+            return Idle(self._next_ms - now_ms)
+        self._started_ms = now_ms
+        return None
+
     def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
         """Learns from a batch that has run. One slow batch may be chance; two in a row are too large."""
+        self._next_ms = 0 if full else self._started_ms + self._interval_ms
         if took_ms > _TOLERANCE * self._target_ms:
             self._slow_in_a_row += 1
             if self._slow_in_a_row > 1:

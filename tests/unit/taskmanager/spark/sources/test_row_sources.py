@@ -420,6 +420,19 @@ def test_one_slow_batch_is_chance_and_two_are_too_large() -> None:
     assert sizer.budget_bytes == 50_000
 
 
+def test_a_batch_that_has_read_all_there_was_is_followed_by_a_pause() -> None:
+    sizer = BatchSizer(target_ms=300, max_bytes=1 << 30, interval_ms=100)
+    assert sizer.pause(1_000) is None
+    sizer.observed(10, 30, full=False)
+    assert sizer.pause(1_030) == Idle(70)
+    assert sizer.pause(1_099) == Idle(1)
+    assert sizer.pause(1_100) is None
+    sizer.observed(50_000, 30, full=True)
+    assert sizer.pause(1_130) is None, "a source that lags behind does not pause"
+    sizer.observed(10, 120, full=False)
+    assert sizer.pause(1_250) is None, "the batch took longer than the interval"
+
+
 def test_a_batch_that_was_not_full_does_not_grow_the_next() -> None:
     sizer = BatchSizer(target_ms=300, max_bytes=1 << 30)
     sizer.observed(10, 5, full=False)
