@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 .PHONY: docker chaos integration lint pure mutants examples
 
-# A share of what is tried again and again, and of files marked `rotating`, another one each day: see tests/share.py.
+# A share of what is tried again and again, and of what is marked `rotating`, another one each day: see tests/share.py.
 # `make test` runs everything. Fresh schedules of the simulation come on top.
 
 docker:
@@ -25,5 +25,5 @@ lint:
 mutants:
 	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed --share 2"
 
-examples:
-	@scripts/part.sh examples $(MAKE) examples ARGS="--share 6 --kill either"
+examples: # JVMs of some seconds: see tests/java.py
+	@SPARK_SUBMIT_OPTS=-XX:TieredStopAtLevel=1 scripts/part.sh examples $(MAKE) examples ARGS="--share 6 --kill either"

@@ -1,9 +1,9 @@
 """How much of what is tried again and again a run tries: with `LOCKGATE_TEST_SHARE=N` the N-th part of it.
 
-Of Hypothesis' examples, the simulation's seeds and its crash points, and of files marked `rotating`. Each day it is
-another part, so that N days see everything; `LOCKGATE_TEST_DAY` repeats one of them. `LOCKGATE_TEST_PARAMETERS=N` does
-the same with the parameters of tests that have more than N sets of them. With `LOCKGATE_TEST_EVERY_POINT=1` a process
-dies at every single point there is, and not at the telling ones alone.
+Of Hypothesis' examples, the simulation's seeds and its crash points, and of files and tests marked `rotating`. Each day
+it is another part, so that N days see everything; `LOCKGATE_TEST_DAY` repeats one of them. `LOCKGATE_TEST_PARAMETERS=N`
+does the same with the parameters of tests that have more than N sets of them. With `LOCKGATE_TEST_EVERY_POINT=1` a
+process dies at every single point there is, and not at the telling ones alone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ DAY = int(os.environ.setdefault("LOCKGATE_TEST_DAY", str(int(time.time()) // DAY
 MOST_PARAMETERS = int(os.environ.get("LOCKGATE_TEST_PARAMETERS", "0"))
 """Of each test about so many sets a day; 0: all."""
 EVERY_POINT = os.environ.get("LOCKGATE_TEST_EVERY_POINT") == "1"
+ROTATING = "rotating"  # the mark
 _SETTINGS = (
     "_hypothesis_internal_use_settings"  # where Hypothesis keeps those of a test, and its pytest plugin reads them
 )
@@ -38,10 +39,20 @@ def of_today(items: Sequence[_Item], share: int = SHARE) -> Sequence[_Item]:
 
 
 def other_days(items: Iterable[pytest.Item], share: int = SHARE) -> list[pytest.Item]:
-    """The tests in files marked `rotating` that are not part of today's share of these files."""
-    rotating = [item for item in items if item.get_closest_marker("rotating")]
-    today = set(of_today(sorted({item.path for item in rotating}), share))
-    return [item for item in rotating if item.path not in today]
+    """The tests marked `rotating`, themselves or by their file, that are not part of today's share."""
+    turns = {item: _turn_of(item) for item in items if item.get_closest_marker(ROTATING)}
+    today = set(of_today(sorted(set(turns.values())), share))
+    return [item for item, turn in turns.items() if turn not in today]
+
+
+def _turn_of(item: pytest.Item) -> str:
+    """What takes turns as a whole: a file, or a single test with all sets of its parameters."""
+    is_alone = any(mark.name == ROTATING for mark in item.own_markers)
+    return _test(item) if is_alone else item.nodeid.partition("::")[0]
+
+
+def _test(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def other_parameters(items: Iterable[pytest.Item], most: int = MOST_PARAMETERS) -> list[pytest.Item]:
@@ -50,7 +61,7 @@ def other_parameters(items: Iterable[pytest.Item], most: int = MOST_PARAMETERS) 
         return []
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        tests.setdefault(_test(item), []).append(item)
     left: list[pytest.Item] = []
     for sets in tests.values():
         today = {id(item) for item in of_today(sets, -(-len(sets) // most))}

@@ -13,7 +13,7 @@ from tests.chaos.testing_cluster import TestingCluster
 from tests.chromium import until
 from tests.http_client import ask
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 PICTURES = "LOCKGATE_TEST_PICTURES"
 """A folder for pictures of the pages, as the docs show them; none are taken without it."""

@@ -15,6 +15,7 @@ from tests.chaos.testing_cluster import TestingCluster
 pytestmark = pytest.mark.chaos
 
 
+@pytest.mark.rotating
 def test_storage_in_trouble_a_clock_that_is_off_and_a_frozen_leader_cost_no_record(testing: TestingCluster) -> None:
     arena = ProcessArena(testing.client, testing.cluster, testing.directory)
     arena.survey(Target.STORAGE)
@@ -32,6 +33,7 @@ def test_storage_in_trouble_a_clock_that_is_off_and_a_frozen_leader_cost_no_reco
     assert arena.wait_complete(60), "the frozen leader wakes up as a standby"
 
 
+@pytest.mark.rotating
 def test_a_task_manager_of_a_job_without_exchange_costs_only_its_own_subtasks(testing: TestingCluster) -> None:
     arena = ProcessArena(testing.client, testing.cluster, testing.directory)
     arena.survey(Target.TASKMANAGER)

@@ -20,7 +20,7 @@ from examples.frame.example import json_rows
 from tests.chaos.testing_cluster import TestingCluster
 from tests.debian import program
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TIMEOUT_S = 240  # a bound, not an expectation

@@ -84,6 +84,7 @@ def _corrupt(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("damage", [_corrupt, Path.unlink], ids=["corrupt", "missing"])
 def test_a_damaged_state_file_fails_its_own_job_with_a_clear_error(
     testing: TestingCluster, damage: Callable[[Path], None]

@@ -51,6 +51,7 @@ def _rescale(testing: TestingCluster, job: LedgerJob, parallelism: int) -> Calla
     return do
 
 
+@pytest.mark.rotating
 def test_a_leader_killed_while_it_rescales_up_and_down_changes_no_result(testing: TestingCluster) -> None:
     choice = random.Random(11)
     with testing.history() as history, testing.ledger() as job:

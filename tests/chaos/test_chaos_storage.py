@@ -73,6 +73,7 @@ def test_a_job_runs_on_while_its_storage_is_away(testing: TestingCluster) -> Non
     history.check()
 
 
+@pytest.mark.rotating
 def test_a_job_runs_on_and_is_adopted_while_every_write_of_its_storage_takes_long(testing: TestingCluster) -> None:
     """Ten times as long as the interval of checkpoints."""
     reattach = LeaderFailover.LEADER_FAILOVER_REATTACH
@@ -112,6 +113,7 @@ def test_a_restart_waits_for_a_storage_that_is_away(testing: TestingCluster) -> 
     history.check()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("backend", ["filesystem", "rocksdb"])
 def test_a_restart_from_local_copies_needs_no_storage(testing: TestingCluster, backend: str) -> None:
     """taskmanager-0 is the standby of both, and goes on with the subtasks of the other one."""

@@ -7,7 +7,7 @@ import pytest
 from tests.chaos.testing_cluster import TestingCluster
 from tests.parsed_story import parsed_story
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.rotating]
 
 
 def test_checkpoint_restart_and_takeover_are_followed_to_their_causes(

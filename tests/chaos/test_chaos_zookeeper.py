@@ -98,6 +98,7 @@ def test_a_leader_that_dies_while_the_quorum_is_lost_is_replaced_when_it_is_back
     history.check()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("sync_s", [1.0, pytest.param(5.0, marks=pytest.mark.soak)])
 def test_every_sync_of_zookeeper_takes_long(
     testing: TestingCluster, ensemble: ZooKeeperEnsemble, sync_s: float
@@ -118,6 +119,7 @@ def test_every_sync_of_zookeeper_takes_long(
     history.check()
 
 
+@pytest.mark.rotating
 def test_a_leader_that_dies_while_every_sync_of_zookeeper_takes_long_is_adopted(
     testing: TestingCluster, ensemble: ZooKeeperEnsemble
 ) -> None:
@@ -161,6 +163,7 @@ def test_the_sessions_of_all_but_the_coordinators_are_ended_from_outside(
     history.check()
 
 
+@pytest.mark.rotating
 @pytest.mark.skipif(not sockets.is_known(), reason="the system does not say which process owns a socket")
 @pytest.mark.parametrize("one_way", [False, True], ids=["both-ways", "one-way"])
 def test_one_link_of_each_pair_is_cut(testing: TestingCluster, one_way: bool) -> None:

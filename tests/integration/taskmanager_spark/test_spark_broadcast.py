@@ -19,7 +19,7 @@ from tests.committed import rows_of
 
 from .results import rescale
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 ROWS, MODELS = 3_000, 40

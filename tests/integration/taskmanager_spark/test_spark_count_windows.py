@@ -31,7 +31,7 @@ from tests.committed import rows_of
 from .graphs import HASH, graph, vertex
 from .results import rescale
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 AGGREGATES = (

@@ -39,7 +39,7 @@ from tests.join_homes import count_of
 from .graphs import HASH, count_by, graph, sql, vertex
 from .results import EPOCH, late_of, millis, rescale
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 START_MS = 1_772_323_200_000

@@ -29,7 +29,7 @@ from lockgate_taskmanager.spark.engine import SparkEngine
 from lockgate import Job
 from tests.integration.taskmanager_runtime.scripted_coordinator import Leader, ScriptedCoordinator
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]  # each lap is a Spark job
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.rotating]  # each lap is a Spark job
 
 ROWS, LAPS = 300, 25
 ROWS_PER_SECOND = (

@@ -20,7 +20,7 @@ from lockgate import ProcessFunction, ValueState, count, dead_letter, sum_, tumb
 from lockgate.pipeline.on_error import Choice
 from lockgate.pipeline.stream import Stream
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 BAD = dead_letter("bad")

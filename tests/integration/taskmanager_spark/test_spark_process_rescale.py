@@ -19,7 +19,7 @@ from tests.committed import rows_of
 
 from .results import late_of, rescale
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 BACKENDS = {

@@ -32,7 +32,7 @@ from tests.committed import rows_of
 from .graphs import HASH, aggregate, graph, sql, vertex
 from .results import late_of, millis, rescale
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 NOON = 1_800_000_000_000

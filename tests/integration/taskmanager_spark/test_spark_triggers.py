@@ -21,7 +21,7 @@ from tests.committed import rows_of
 from .results import end_after_two_restarts, late_of, millis, rescale
 from .test_spark_windows import SCHEMA, clicks, write_clicks
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 Windows = dict[tuple[str, int], list[dict[str, Any]]]  # results by user and start

@@ -34,7 +34,7 @@ from .graphs import HASH, graph, sql, vertex
 from .results import end_after_two_restarts, late_of
 from .test_spark_windows import SCHEMA, START, write_clicks
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
 Wanted = dict[tuple[str, int, int], list[int]]

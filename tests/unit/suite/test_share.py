@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,10 +28,7 @@ def test_a_share_of_the_examples_is_drawn_for_every_occurrence_of_the_test() -> 
 
 def test_of_files_that_take_turns_each_is_run_on_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
     tests = (("a", "1", True), ("a", "2", True), ("b", "3", True), ("c", "4", False), ("d", "5", True))
-    items: Any = [
-        SimpleNamespace(path=Path(file), name=name, get_closest_marker=lambda _mark, is_marked=is_marked: is_marked)
-        for file, name, is_marked in tests
-    ]
+    items: Any = [_item(f"{file}.py::{name}", name, of_file=is_marked) for file, name, is_marked in tests]
     assert other_days(items, 1) == []
     run = []
     for day in range(DAY, DAY + 3):
@@ -41,6 +37,30 @@ def test_of_files_that_take_turns_each_is_run_on_one_day(monkeypatch: pytest.Mon
         assert "4" not in left
         run.append({item.name for item in items} - left - {"4"})
     assert sorted(run, key=min) == [{"1", "2"}, {"3"}, {"5"}]
+
+
+def test_a_single_test_takes_its_turn_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rotating = ("a.py::x[1]", "a.py::x[2]", "a.py::y")
+    items: Any = [*(_item(name, name, of_itself=True) for name in rotating), _item("a.py::z", "a.py::z")]
+    run = []
+    for day in range(DAY, DAY + 2):
+        monkeypatch.setattr("tests.share.DAY", day)
+        left = {item.name for item in other_days(items, 2)}
+        assert "a.py::z" not in left
+        run.append(set(rotating) - left)
+    assert sorted(run, key=min) == [{"a.py::x[1]", "a.py::x[2]"}, {"a.py::y"}]
+
+
+def _item(nodeid: str, name: str, of_file: bool = False, of_itself: bool = False) -> object:
+    marks = [pytest.mark.rotating.mark] if of_itself else []
+
+    class Item(SimpleNamespace):
+        __hash__ = object.__hash__
+
+        def get_closest_marker(self, _name: str) -> bool:
+            return of_file or of_itself
+
+    return Item(nodeid=nodeid, name=name, own_markers=marks)
 
 
 def test_of_many_parameters_some_are_run_each_day(monkeypatch: pytest.MonkeyPatch) -> None:
