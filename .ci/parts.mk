@@ -25,5 +25,7 @@ lint:
 mutants:
 	@scripts/part.sh mutants nice -n 5 $(MAKE) mutation ARGS="--passed --share 2"
 
-examples: # JVMs of some seconds: see tests/java.py
-	@SPARK_SUBMIT_OPTS=-XX:TieredStopAtLevel=1 scripts/part.sh examples $(MAKE) examples ARGS="--share 6 --kill either"
+# JVMs of some seconds: see tests/java.py.
+examples: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1
+examples:
+	@scripts/part.sh examples $(MAKE) examples ARGS="--share 6 --kill either"

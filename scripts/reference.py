@@ -111,7 +111,7 @@ def _default(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return str(value) if value else ""
+    return str(value) if value or value == 0 else ""
 
 
 def grpc_api() -> str:
