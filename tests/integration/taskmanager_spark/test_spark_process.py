@@ -428,3 +428,54 @@ def test_a_large_value_is_stored_as_its_difference_and_restored(job: Job, backen
         assert sum(increment.size_bytes for increment in state.increments) < 15_000
     else:
         assert not any(increment.diff_values for increment in stored[5].operators[0].increments)
+
+
+class Collected(ProcessFunction):
+    """A map and a list with 10,000 elements each, of which every further record changes some."""
+
+    prices = MapState("STRING", "BIGINT")
+    names = ListState("STRING")
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        if not self.names:
+            self.names.set([f"name {number}" for number in range(ELEMENTS)])
+            for number in range(ELEMENTS):
+                self.prices[f"price {number}"] = number
+        elif row["word"] == "entry":
+            self.prices[f"price {row['at']}"] += 1
+        elif row["word"] == "removal":
+            del self.prices[f"price {row['at']}"]
+        else:
+            self.names.append(f"name {row['at']}")
+        state = [list(self.prices.items()), list(self.names)]
+        return {"key": context.key, "what": row["word"], "state": hashlib.sha256(repr(state).encode()).hexdigest()}
+
+
+ELEMENTS = 10_000
+
+
+@pytest.mark.parametrize("word", ["entry", "removal", "appended element"])
+def test_a_changed_element_of_a_map_or_list_stores_that_element(job: Job, word: str) -> None:
+    fed = Fed(job, "diffs", lambda stream: stream.process(Collected(), schema="key STRING, what STRING, state STRING"))
+    fed.feed(("x", "first", 0))
+    stored = {1: fed.run.checkpoint(1)["keyed", 0]}
+    fed.feed(("x", word, 4_321))
+    stored[2] = fed.run.checkpoint(2, base_id=1)["keyed", 0]
+    fed.restore(stored[2], 2)
+    fed.emitted.clear()
+    fed.feed(("x", "appended element", 1))
+    prices, names = {f"price {n}": n for n in range(ELEMENTS)}, [f"name {n}" for n in range(ELEMENTS)]
+    match word:
+        case "entry":
+            prices["price 4321"] += 1
+        case "removal":
+            del prices["price 4321"]
+        case _:
+            names.append("name 4321")
+    names.append("name 1")
+    (row,) = fed.emitted
+    assert row["state"] == hashlib.sha256(repr([list(prices.items()), names]).encode()).hexdigest()
+    state = stored[2].operators[0]
+    assert state.handle is not None
+    assert state.handle.size_bytes > 20 * ELEMENTS
+    assert sum(increment.size_bytes for increment in state.increments) < 5_000, "most of it describes the columns"
