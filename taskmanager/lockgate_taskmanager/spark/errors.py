@@ -101,6 +101,8 @@ _PLAIN = (Exception, RuntimeError)
 """Exact types, without subclasses from libraries: code that calls nothing raises these because of its input."""
 _OF_A_FUTURE = "java.util.concurrent.ExecutionException"
 _WAITED_FOR = ("Exception thrown in awaitResult", f"{_OF_A_FUTURE}: Exception thrown by job")
+# Py4J's text has the JVM's below a line of its own: `: CLASS: MESSAGE`, the stack, and so for each cause
+_THROWN = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _STAGE_FAILURE = re.compile(r"\): ([\w.$]+(?:Exception|Error)): (.*)")
 
 
@@ -134,7 +136,7 @@ def explained(
             raise _translated(where, known, columns, on_records) from error
         if refused := _refused_record(str(error)):
             raise on_data(where, refused, error) from error
-        raise EngineError(f"{where}: Spark failed: {_first_line(str(error))}") from error
+        raise EngineError(f"{where}: Spark failed: {_of_the_jvm(str(error))}") from error
 
 
 def _translated(
@@ -279,6 +281,13 @@ def _is_data_error(text: str) -> bool:
     message = text[failure.start() :].partition("\n\tat ")[0]  # text below the stack trace belongs to other errors
     state = _STATE_CLASS.search(message)
     return state.group(1) in _DATA_STATES if state else failure.group(1) in _DATA_KINDS
+
+
+def _of_the_jvm(text: str) -> str:
+    """What the JVM says in a Py4J error: why a task has failed, or the innermost cause."""
+    failure, thrown = _STAGE_FAILURE.search(text), _THROWN.findall(text)
+    words = failure.group(2) if failure else thrown[-1] if thrown else text
+    return _CONDITION.sub("", _first_line(_SQLSTATE.sub("", words)))
 
 
 def _first_line(text: str) -> str:

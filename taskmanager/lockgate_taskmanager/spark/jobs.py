@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from lockgate_proto.messages import AttemptId, SubtaskId
 
+from lockgate_taskmanager.spark.repeated_job import clear_properties
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.stacks import log_stacks
 from lockgate_taskmanager.task.program import EngineTime
@@ -99,6 +100,7 @@ class Jobs:
         if self._tagged == threading.get_ident():
             if self._context is not None:
                 self._context.removeJobTag(self._tag)
+                clear_properties(self._context)
             else:
                 self._session.removeTag(self._tag)
             if _thread.worker is self:

@@ -124,6 +124,19 @@ class SlotLeaf:
     def load(self, content: Content) -> None:
         self._show()
         pieces = [_parquet(content)] if isinstance(content, pa.Table) else content
+        try:
+            length = self._written(pieces)
+        except OSError as error:
+            folder = os.path.dirname(self._path)
+            raise OSError(
+                error.errno,
+                f"{error.strerror}: a micro-batch does not fit in {folder}; give the file system more room (in a"
+                " container: --shm-size) or lower taskmanager.max_batch_bytes",
+            ) from error
+        os.ftruncate(self._file, length)  # reused pages are not allocated again
+
+    def _written(self, pieces: Sequence[bytes]) -> int:
+        """Their length in bytes, now at the start of the file."""
         position = 0
         for piece in pieces:
             view = memoryview(piece)
@@ -131,7 +144,7 @@ class SlotLeaf:
                 written = os.pwrite(self._file, view, position)
                 view = view[written:]
                 position += written
-        os.ftruncate(self._file, position)  # reused pages are not allocated again
+        return position
 
     def frame(self) -> DataFrame:
         frame = self._listed()

@@ -14,13 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.event_time import Times
 from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
-from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob
+from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob, forget_settings
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -82,12 +84,14 @@ class Plan:
         leaf.prepare()
         bottom = leaf.frame()
         self._frame = build(bottom)
+        forget_settings()
         with explained(where):
             if not is_connect(self._frame):
                 _require_fresh(self._frame, bottom, where)
             self.schema = passable_schema(self._frame, where)
             self.repeatable = leaf.repeatable and keeps_nothing(self._frame)
         self._job: RepeatedJob | None = None  # once the first execution has made its RDD
+        self._may_have_job = self.repeatable
         if not self.repeatable:
             LOG.info("%s: its plan keeps results or fixed values, so it is built again for every micro-batch", where)
 
@@ -118,10 +122,22 @@ class Plan:
     def _execute(self, frame: DataFrame) -> pa.Table:
         if self._job is not None:
             return counted(self._job.run)
+        forget_settings()
         table = counted(frame.toArrow)
-        if self.repeatable and frame.sparkSession.conf.get(LARGE_TYPES, "false") != "true":
-            self._job = RepeatedJob(frame, self.schema, self._leaf.result_path)
+        if self._may_have_job:
+            self._job = self._new_job(frame)
+            self._may_have_job = self._job is not None
         return table
+
+    def _new_job(self, frame: DataFrame) -> RepeatedJob | None:
+        """For the next executions. None when there can be none: then they work as the first, whose result is good."""
+        try:
+            if frame.sparkSession.conf.get(LARGE_TYPES, "false") == "true":
+                return None
+            return RepeatedJob(frame, self.schema, self._leaf.result_path)
+        except (OSError, Py4JError, PySparkException) as error:
+            LOG.warning("%s: micro-batches take a slower way: %s", self._where, str(error).partition("\n")[0])
+            return None
 
 
 def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:

@@ -10,14 +10,16 @@ and its result goes through a file in memory. Only for sessions whose executors 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from io import FileIO
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
+LOG = logging.getLogger(__name__)
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"  # a setting: results would not have our schema
 _OBSERVES = "CollectMetrics"  # adds up what `DataFrame.observe` has asked for, until it is reset
 _LENGTH_BYTES = 4  # big-endian, in front of each record batch
@@ -46,18 +48,23 @@ class RepeatedJob:
         session, jvm = frame.sparkSession, frame.sparkSession.sparkContext._jvm
         self._session = session
         self._schema = schema
-        self._file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+")
-        appending = True  # so that it follows when the file is truncated here
-        try:
-            self._stream = jvm.java.io.DataOutputStream(jvm.java.io.FileOutputStream(path, appending))
-        finally:
-            os.unlink(path)
+        self._folder = os.path.dirname(path)
+        self._is_full = False  # there was no room for the last result
         # Looking a method up costs as much as calling it
         executed = frame._jdf.queryExecution().executedPlan()
         self._reset = executed.resetMetrics if _OBSERVES in executed.toString() else None
         self._collect = frame._jdf.toArrowBatchRdd().toJavaRDD().collectAsync
         self._as_scala = jvm.scala.jdk.javaapi.CollectionConverters.asScala
         self._write = jvm.org.apache.spark.api.python.PythonRDD.writeIteratorToStream
+        self._file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+")
+        appending = True  # so that it follows when the file is truncated here
+        try:
+            self._stream = jvm.java.io.DataOutputStream(jvm.java.io.FileOutputStream(path, appending))
+        except BaseException:
+            self._file.close()
+            raise
+        finally:
+            os.unlink(path)
 
     def run(self) -> pa.Table:
         """Executes the job. Raises PySparkException, Py4JError, OSError."""
@@ -66,7 +73,11 @@ class RepeatedJob:
             self._reset()
         batches = self._collect().get()
         self._file.truncate(0)
-        self._write(self._as_scala(batches.iterator()), self._stream)
+        try:
+            self._write(self._as_scala(batches.iterator()), self._stream)
+        except Py4JJavaError as error:
+            return self._sent(batches, error)
+        self._is_full = False
         return self._read()
 
     def close(self) -> None:
@@ -84,9 +95,37 @@ class RepeatedJob:
         while position < content.size:
             length = int.from_bytes(content[position : position + _LENGTH_BYTES], "big")
             position += _LENGTH_BYTES
-            batches.append(pa.ipc.read_record_batch(content[position : position + length], self._schema))
+            batches.append(self._decoded(content[position : position + length]))
             position += length
         return pa.Table.from_batches(batches, self._schema)
+
+    def _sent(self, batches: Any, error: Py4JJavaError) -> pa.Table:
+        """The result as text through Py4J, which is slow. Another execution could have another result."""
+        self._file.truncate(0)
+        if not self._is_full:
+            self._is_full = True
+            LOG.warning(
+                "the result of a micro-batch could not be written to %s (%s); results take a slower way meanwhile; give"
+                " the file system more room (in a container: --shm-size)",
+                self._folder,
+                error.java_exception.getMessage(),
+            )
+        return pa.Table.from_batches([self._decoded(pa.py_buffer(batch)) for batch in batches], self._schema)
+
+    def _decoded(self, batch: pa.Buffer) -> pa.RecordBatch:
+        return pa.ipc.read_record_batch(batch, self._schema)
+
+
+def forget_settings() -> None:
+    """The next job on this thread reads its session's settings again: code that may have changed them was called."""
+    _thread.session = None
+
+
+def clear_properties(context: Any) -> None:
+    """Jobs that this thread starts later have no settings of a session's. Raises Py4JError."""
+    names, _thread.session, _thread.names = _thread.names, None, frozenset()
+    for name in names:
+        context.setLocalProperty(name, None)
 
 
 def _set_properties(session: Any) -> None:
@@ -95,7 +134,8 @@ def _set_properties(session: Any) -> None:
         return
     settings = {name: value for name, value in session.conf.getAll.items() if name.startswith("spark")} | _CALL_SITE
     context = session.sparkContext
-    for name in _thread.names - settings.keys():
+    gone, _thread.names = _thread.names - settings.keys(), _thread.names | settings.keys()
+    for name in gone:
         context.setLocalProperty(name, None)
     for name, value in settings.items():
         context.setLocalProperty(name, value)

@@ -260,3 +260,28 @@ def test_grpc_errors_are_reported_with_their_details() -> None:
         '\tdetails = "Invalid authentication token"\n\tdebug_error_string = "UNAUTHENTICATED: {grpc_status:16}"\n>'
     )
     assert sentence(ConnectError(text, "UNAUTHENTICATED")) == "Invalid authentication token"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "An error occurred while calling o7.get.\n: java.util.concurrent.ExecutionException: Exception by job"
+            "\n\tat A.b(C.scala:1)\nCaused by: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled"
+            " part of cancelled job tags SQLSTATE: XXKDA\n\tat A.b(C.scala:1)\n",
+            "Job 3 cancelled part of cancelled job tags",
+        ),
+        (
+            "An error occurred while calling o7.get.\n: java.util.concurrent.ExecutionException: Exception by job"
+            "\n\tat A.b(C.scala:1)\nCaused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task"
+            " (TID 5) (host executor driver): org.apache.spark.SparkException: Python worker exited unexpectedly"
+            "\n\tat A.b(C.scala:1)\nCaused by: java.io.EOFException\n\tat A.b(C.scala:1)\n",
+            "Python worker exited unexpectedly",
+        ),
+        ("Answer from Java side is empty", "Answer from Java side is empty"),
+    ],
+)
+def test_an_engine_error_says_what_the_jvm_says(text: str, words: str) -> None:
+    with pytest.raises(EngineError) as caught, explained("operator 'x'"):
+        raise Py4JError(text)
+    assert str(caught.value) == f"operator 'x': Spark failed: {words}"
