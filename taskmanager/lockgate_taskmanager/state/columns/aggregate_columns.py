@@ -80,6 +80,35 @@ class AggregateColumns:
             total._fold_distinct(new, [column.take(old) for column in self._columns])
         return total
 
+    def over_ranges(self, first: Array, counts: Array) -> AggregateColumns:
+        """New columns with a row for each range of old rows, folded in order. counts: of its rows, from `first` on.
+
+        Spans of 1, 2, 4 ... rows are folded once for all the ranges that have them, and a range is at most one span of
+        each length: long ranges take few steps. No span reaches beyond a range: what no range has cannot overflow.
+        """
+        total = AggregateColumns(self._operator, self._schema)
+        total.reserve(len(first))
+        lengths = [1 << level for level in range(int(counts.max(initial=0)).bit_length())]
+        used = [np.flatnonzero(counts & length) for length in lengths]  # the ranges that have a span of this length
+        starts = [first[which] + counts[which] % length for which, length in zip(used, lengths, strict=True)]
+        needed = [np.zeros(0, np.int64)]  # starts of the spans, the longest first
+        for start, length in zip(reversed(starts), reversed(lengths), strict=True):
+            is_needed = np.zeros((first + counts).max(), np.bool_)
+            for some in (start, needed[-1], needed[-1] + length):
+                is_needed[some] = True
+            needed.append(np.flatnonzero(is_needed))
+        spans, place = self, np.arange((first + counts).max(initial=0))  # place: the row of a span in `spans`
+        for which, start, length in zip(used, starts, lengths, strict=True):
+            if length > 1:
+                mine = needed.pop()
+                pairs = ((np.arange(len(mine)), place[half]) for half in (mine, mine + length // 2))
+                spans, place = spans.added_up(pairs, len(mine)), place.copy()
+                place[mine] = np.arange(len(mine))
+            else:
+                needed.pop()
+            total._fold_distinct(which, [column.take(place[start]) for column in spans._columns])
+        return total
+
     def take_in(self, rows: Array, others: Array) -> None:
         """Folds each of `others` into the row beside it in `rows`, which may come more than once."""
         pending = np.arange(len(rows))

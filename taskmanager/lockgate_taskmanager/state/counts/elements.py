@@ -88,8 +88,7 @@ class Folded:
         return row_codec.encode([column.to_arrow(rows) for _, column in frozen])
 
     def results(self, keys: pa.RecordBatch, first: Array, counts: Array, starts: Array, ends: Array) -> pa.Table:
-        longer = ((np.flatnonzero(counts > number), number) for number in range(int(counts.max())))
-        total = self._columns.added_up(((windows, first[windows] + number) for windows, number in longer), len(first))
+        total = self._columns.over_ranges(first, counts)
         columns = [*keys.columns, pa.array(starts), pa.array(ends), *total.results(np.arange(len(first)))]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
