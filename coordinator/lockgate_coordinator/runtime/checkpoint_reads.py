@@ -25,7 +25,11 @@ _WAIT_S = 60.0
 _TRIES = 5
 _LATE = "the state was not read in time; try again"
 
+_SMALL_BYTES = 16 << 10
+
 Retained = Callable[[str], Sequence[m.CompletedCheckpoint]]
+_Asked = tuple[m.CompletedCheckpoint, m.CompletedCheckpoint, Future[m.StateAnswer]]
+"""The checkpoint that the request means, the one that answers, and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,7 @@ class CheckpointReads:
         earlier one that has answered so far because it was open.
         """
         _check(request)
-        named = self._named(request)
-
-        def ask(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, Future[m.StateAnswer]]:
-            return term.query(request.job_key, named, request.operators, is_newest=not request.checkpoint_id)
-
-        checkpoint, answer = self.dispatcher.call(ask)
+        named, checkpoint, answer = self._asked(request)
 
         def then(answer: m.StateAnswer) -> m.QueryStateResponse | Later[m.StateAnswer]:
             if answer.outcome is m.QueryOutcome.ANSWERED:
@@ -64,22 +63,24 @@ class CheckpointReads:
             is_wrong = answer.outcome is m.QueryOutcome.NOT_ANSWERABLE
             raise Refused(StatusCode.INVALID_ARGUMENT if is_wrong else StatusCode.FAILED_PRECONDITION, answer.problem)
 
-        return Later(answer, _LATE, _WAIT_S, then)
+        return Later(answer, _LATE, _WAIT_S, then, _is_small)
 
-    def _named(self, request: m.QueryStateRequest) -> m.CompletedCheckpoint:
-        found = self.retained(request.job_key)
-        if not found:
-            raise Refused(
-                StatusCode.FAILED_PRECONDITION,
-                f"job {request.job_key} has no completed checkpoint: a running job may have one soon, and one that has"
-                " ended keeps its savepoints, and its last checkpoint if the job asks for that",
-            )
-        if not request.checkpoint_id:
-            return found[0]
-        for checkpoint in found:
-            if checkpoint.checkpoint_id == request.checkpoint_id:
-                return checkpoint
-        raise _no_such(request, found)
+    def _asked(self, request: m.QueryStateRequest) -> _Asked:
+        """Asks a task manager. For a running job this is one visit to the actor. Raises Refused."""
+
+        def ask(term: LeaderTerm, found: Sequence[m.CompletedCheckpoint]) -> _Asked:
+            named, is_newest = _named(request, found), not request.checkpoint_id
+            return named, *term.query(request.job_key, named, request.operators, is_newest=is_newest)
+
+        def ask_running(term: LeaderTerm) -> _Asked | None:
+            found = retained_by_running(term, request.job_key)
+            return None if found is None else ask(term, found)
+
+        asked = self.dispatcher.call(ask_running)
+        if asked is None:
+            ended = self.retained(request.job_key)
+            asked = self.dispatcher.call(lambda term: ask(term, ended))
+        return asked
 
     def _is_retained(self, job_key: str, checkpoint: m.CompletedCheckpoint) -> bool:
         """Whether it still is: its files are deleted only afterwards."""
@@ -101,6 +102,12 @@ class CheckpointReads:
                     raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, str(error))) from error
             except SourceStateUnreadable as error:
                 raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
+
+
+def retained_by_running(term: LeaderTerm, job_key: str) -> tuple[m.CompletedCheckpoint, ...] | None:
+    """The completed checkpoints of a job, newest first; None when it does not run."""
+    runner = term.jobs.get(job_key)
+    return None if runner is None else runner.checkpoints().all()
 
 
 def outcomes(
@@ -131,6 +138,28 @@ def _check(request: m.QueryStateRequest) -> None:
     if len(keys) > MOST_KEYS or sum(len(key.encode()) for key in keys) > MOST_KEY_BYTES:
         text = f"a request may have {MOST_KEYS} keys of {MOST_KEY_BYTES >> 10} KiB in all; ask for fewer at a time"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
+
+
+def _named(request: m.QueryStateRequest, found: Sequence[m.CompletedCheckpoint]) -> m.CompletedCheckpoint:
+    """The checkpoint that is asked for. found: those of the job, newest first. Raises Refused."""
+    if not found:
+        raise Refused(
+            StatusCode.FAILED_PRECONDITION,
+            f"job {request.job_key} has no completed checkpoint: a running job may have one soon, and one that has"
+            " ended keeps its savepoints, and its last checkpoint if the job asks for that",
+        )
+    if not request.checkpoint_id:
+        return found[0]
+    for checkpoint in found:
+        if checkpoint.checkpoint_id == request.checkpoint_id:
+            return checkpoint
+    raise _no_such(request, found)
+
+
+def _is_small(answer: m.StateAnswer) -> bool:
+    """Whether it takes no time worth a worker to pass it on."""
+    size = sum(len(value.key) + len(value.value) for value in answer.values)
+    return answer.outcome is m.QueryOutcome.ANSWERED and size <= _SMALL_BYTES
 
 
 def _missing(checkpoint: m.CompletedCheckpoint, problem: str) -> str:

@@ -37,7 +37,7 @@ from lockgate_coordinator.job.deploy_size import start_problem
 from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
-from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads, outcomes
+from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads, outcomes, retained_by_running
 from lockgate_coordinator.runtime.confinement import places_of, trespass
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
@@ -304,12 +304,7 @@ class JobService:
 
     def _retained(self, key: str) -> tuple[m.CompletedCheckpoint, ...]:
         """Of a job, running or ended, newest first. Raises Refused NOT_FOUND."""
-
-        def checkpoints(term: LeaderTerm) -> tuple[m.CompletedCheckpoint, ...] | None:
-            runner = term.jobs.get(key)
-            return None if runner is None else runner.checkpoints().all()
-
-        found = self._dispatcher.call(checkpoints)
+        found = self._dispatcher.call(lambda term: retained_by_running(term, key))
         return self._result(key).retained if found is None else found
 
     def QueryState(self, request: m.QueryStateRequest, _call: UnaryCall) -> Later[m.StateAnswer]:

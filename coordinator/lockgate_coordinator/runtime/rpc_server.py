@@ -68,12 +68,14 @@ class Later(Generic[T]):
 
     late: the error when it does not come within `limit_s` (None: as long as the caller waits)
     then: converts the outcome to the response, on a worker
+    is_quick: whether it does that in no time, and can do it on the loop
     """
 
     answer: Future[T]
     late: str
     limit_s: float | None
     then: Callable[[T], Any]
+    is_quick: Callable[[T], bool] = lambda _: False
 
 
 class Stream:
@@ -230,7 +232,9 @@ class RpcServer:
 
             found = await self._done(begin, pool)
             while isinstance(found, Later):
-                found = await self._done(partial(_then, found, await self._outcome(found, call)), pool)
+                outcome = await self._outcome(found, call)
+                step = partial(_then, found, outcome)
+                found = step() if found.is_quick(outcome) else await self._done(step, pool)
             return cast(bytes, found)
 
         return run

@@ -32,6 +32,7 @@ _PREFIX = "query-"
 WAIT_MS = 30_000
 """For its turn: the leader has given up a query by then."""
 MOST_WAITING = 32
+IDLE_S = 10.0
 
 
 class StateQueries:
@@ -41,7 +42,7 @@ class StateQueries:
         """work_dir: where copies of databases go; report: sends an answer, from any thread. Raises OSError."""
         self._report = report
         self._reader = SnapshotReader(OpenedFiles(ScratchFolder(Path(work_dir), _PREFIX)))
-        self._answers = BackgroundThreads(1, "queries")
+        self._answers = BackgroundThreads(1, "queries", idle_s=IDLE_S)
         self._openings = BackgroundThreads(1, "query-files")
         self._lock = threading.Lock()
         self._waiting = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ class Reads:
         self.missing: set[str] = set()
         self.opened: m.CompletedCheckpoint | None = None  # answers the next query
         self.subsumed_meanwhile: list[m.CompletedCheckpoint] = []
+        self.jobs: dict[str, Any] = {}
+        self.visits = 0  # to the actor
         self.reads = CheckpointReads(self, self.files, self._retained)  # type: ignore[arg-type]
 
     def add(self, checkpoint_id: int) -> m.CompletedCheckpoint:
@@ -37,7 +40,13 @@ class Reads:
         return self.kept[0]
 
     def call(self, ask: Any) -> Any:
+        self.visits += 1
         return ask(self)
+
+    def run(self) -> None:
+        """The job runs: its runner knows its checkpoints."""
+        checkpoints = SimpleNamespace(all=lambda: tuple(self.kept))
+        self.jobs["job"] = SimpleNamespace(checkpoints=lambda: checkpoints)
 
     def query(
         self, _key: str, checkpoint: m.CompletedCheckpoint, _operators: Any, *, is_newest: bool
@@ -81,6 +90,23 @@ def test_a_query_moves_on_from_a_deleted_checkpoint(reads: Reads) -> None:
     _, newest = reads.add(1), reads.add(2)
     reads.missing.add(newest.pointer)
     assert reads.ask(0, newest).checkpoint_id == 1
+
+
+@pytest.mark.parametrize("asked", [0, 7])
+def test_a_query_of_a_running_job_visits_the_actor_once(reads: Reads, asked: int) -> None:
+    reads.add(7)
+    reads.run()
+    assert reads.ask(asked).checkpoint_id == 7
+    assert reads.visits == 1, "each visit is two switches between threads"
+
+
+def test_only_a_short_answer_is_passed_on_without_a_worker(reads: Reads) -> None:
+    reads.add(7)
+    later = reads.reads.query(m.QueryStateRequest("job", 0, (m.OperatorKeys("op", ("[1]",)),)))
+    short, long = (m.KeyedValue("op", "[1]", True, "x" * size) for size in (10, 1 << 20))
+    assert later.is_quick(m.StateAnswer(1, m.QueryOutcome.ANSWERED, (short,)))
+    assert not later.is_quick(m.StateAnswer(1, m.QueryOutcome.ANSWERED, (short, long)))
+    assert not later.is_quick(m.StateAnswer(1, m.QueryOutcome.CHECKPOINT_GONE)), "another one may be asked for"
 
 
 def test_a_query_says_that_the_checkpoint_it_named_is_gone(reads: Reads) -> None:

@@ -41,6 +41,23 @@ def test_calls_run_in_order_and_answer() -> None:
     assert threads.submit(int, "7").result(60) == 7, "its threads had nothing left to do and ended"
 
 
+def test_an_idle_thread_takes_the_next_call() -> None:
+    threads = BackgroundThreads(1, "t", idle_s=60)
+    first = threads.submit(threading.current_thread).result(60)
+    assert threads.submit(threading.current_thread).result(60) is first
+    assert first.is_alive()
+    threads.shutdown(wait=True)
+    assert not first.is_alive(), "it does not wait for the end of its idle time"
+
+
+def test_calls_at_once_have_threads_beside_an_idle_one() -> None:
+    threads, both = BackgroundThreads(2, "t", idle_s=60), threading.Barrier(2)
+    threads.submit(int).result(60)
+    for future in [threads.submit(both.wait, 60) for _ in range(2)]:
+        future.result(60)
+    threads.shutdown(wait=True)
+
+
 def test_exactly_as_many_run_at_a_time_as_configured() -> None:
     threads, both, go = BackgroundThreads(2, "t"), threading.Barrier(3), threading.Event()
 
