@@ -15,6 +15,8 @@ from lockgate_taskmanager.task.program import Exhausted, Idle
 FIRST_BATCH_BYTES = 50_000
 _GROWTH = 4
 _TOLERANCE = 1.5
+_CHEAP = 1.5  # times as long for twice as much
+_LONGEST = 4  # times the target, which no larger batch may follow: barriers wait for a batch
 UNASSIGNED_WAIT_MS = 1000
 
 
@@ -84,6 +86,9 @@ class Source(Protocol):
 class BatchSizer:
     """Finds the batch size that takes `target_ms`: starts small, so that an attempt produces output soon, then
     grows. A batch that has read all there was is followed by a pause until `interval_ms` after its start.
+
+    Where even a small batch takes longer, as on an overloaded machine, the Spark job takes its time whatever the size.
+    Then smaller batches would only read less: the size is where a batch of twice as much takes half as long again.
     """
 
     def __init__(self, target_ms: int, max_bytes: int, interval_ms: int = 0) -> None:
@@ -93,7 +98,8 @@ class BatchSizer:
         self._max_bytes = max_bytes
         self._floor = min(FIRST_BATCH_BYTES, max_bytes)
         self.budget_bytes = self._floor
-        self._slow_in_a_row = 0
+        self._slow: list[float] = []  # durations of slow batches in a row, until there are two
+        self._other: tuple[int, float] | None = None  # the budget before this one, and how long its slow batches took
 
     def pause(self, now_ms: int) -> Idle | None:
         """Until the next batch may start; None if that is now."""
@@ -106,15 +112,33 @@ class BatchSizer:
         """Learns from a batch that has run. One slow batch may be chance; two in a row are too large."""
         self._next_ms = 0 if full else self._started_ms + self._interval_ms
         if took_ms > _TOLERANCE * self._target_ms:
-            self._slow_in_a_row += 1
-            if self._slow_in_a_row > 1:
-                self._slow_in_a_row = 0
-                self.budget_bytes = max(self._floor, self.budget_bytes // 2)
+            self._slow.append(took_ms)
+            if len(self._slow) > 1:
+                self._change(min(self._slow), full)
+                self._slow.clear()
             return
-        self._slow_in_a_row = 0
+        self._slow.clear()
+        self._other = None
         if full:  # otherwise there was no more to read, which says nothing about a larger batch
             wanted = int(size_bytes * self._target_ms / max(took_ms, 1.0))
             self.budget_bytes = min(max(wanted, self.budget_bytes), self.budget_bytes * _GROWTH, self._max_bytes)
+
+    def _change(self, took_ms: float, full: bool) -> None:
+        """After slow batches: halves the budget, or doubles it if that costs little."""
+        now = self.budget_bytes
+        larger = full and took_ms <= _LONGEST * self._target_ms and self._is_larger_cheap(took_ms)
+        self.budget_bytes = min(2 * now, self._max_bytes) if larger else max(self._floor, now // 2)
+        if self.budget_bytes != now:
+            self._other = now, took_ms
+
+    def _is_larger_cheap(self, took_ms: float) -> bool:
+        """By comparison with the budget before. At first only the smallest one is tried larger, once."""
+        if self._other is None:
+            return self.budget_bytes == self._floor
+        other_bytes, other_ms = self._other
+        if other_bytes < self.budget_bytes:
+            return took_ms <= _CHEAP * other_ms
+        return other_ms <= _CHEAP * took_ms
 
 
 def rested(rest: Idle | Exhausted, declared: EventTime | None) -> Idle | Exhausted:

@@ -433,6 +433,37 @@ def test_a_batch_that_has_read_all_there_was_is_followed_by_a_pause() -> None:
     assert sizer.pause(1_250) is None, "the batch took longer than the interval"
 
 
+def read_with(fixed_ms: float, ms_per_byte: float, batches: int = 60) -> tuple[float, list[int]]:
+    """The bytes a millisecond, and the sizes, of batches that each take fixed_ms and a time by their size."""
+    sizer = BatchSizer(target_ms=300, max_bytes=64 << 20)
+    sizes, took_ms = [], []
+    for _ in range(batches):
+        sizes.append(sizer.budget_bytes)
+        took_ms.append(fixed_ms + sizes[-1] * ms_per_byte)
+        sizer.observed(sizes[-1], took_ms[-1], full=True)
+    assert max(took_ms[2:]) <= max(2 * took_ms[0], 4 * 2 * 300), "barriers wait for a batch"
+    return sum(sizes) / sum(took_ms), sizes
+
+
+@pytest.mark.parametrize("fixed_ms", [460, 600, 1000])
+def test_batches_that_are_slow_whatever_their_size_are_not_the_smallest(fixed_ms: float) -> None:
+    smallest = 50_000 / fixed_ms
+    assert read_with(fixed_ms, ms_per_byte=1e-4)[0] > 15 * smallest
+
+
+def test_batches_that_are_slow_for_their_size_stay_small_after_one_try() -> None:
+    _, sizes = read_with(fixed_ms=20, ms_per_byte=0.012)
+    assert sizes[:4] == [50_000, 50_000, 100_000, 100_000]
+    assert set(sizes[4:]) == {50_000}
+
+
+def test_slow_batches_that_were_not_full_are_not_made_larger() -> None:
+    sizer = BatchSizer(target_ms=300, max_bytes=1 << 30)
+    for _ in range(10):
+        sizer.observed(1000, 600, full=False)
+    assert sizer.budget_bytes == 50_000
+
+
 def test_a_batch_that_was_not_full_does_not_grow_the_next() -> None:
     sizer = BatchSizer(target_ms=300, max_bytes=1 << 30)
     sizer.observed(10, 5, full=False)
