@@ -1207,9 +1207,21 @@ class AttemptRecord:
     # The attempt in which the subtasks in slot i began, where only a part of the job was restarted. Empty: this
     # attempt.
     slot_attempts: tuple[int, ...] = ()
+    # Of sources whose first positions depend on when they are asked for; every attempt begins there what its snapshot
+    # does not have.
+    first_positions: tuple[FirstPositions, ...] = ()
     # Of this record, see lockgate_proto/release.py; 0 is 1. A reader that knows only lower ones leaves the record
     # alone.
     format_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPositions:
+    """Where a source began, and what a later attempt would not find there again."""
+
+    vertex_id: str = ""
+    # SourceState with the splits that were found first, compressed with zlib: names of partitions are alike.
+    source_state: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _DAMAGED = "tests/unit/taskmanager/state/test_damaged_state.py"
 _TAKEN_OVER = "tests/simulation/test_simulated_adoption.py"
 _ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
 _PART = "tests/unit/coordinator/job/test_part_restart.py"
+_POSITIONS = "tests/unit/coordinator/job/test_first_positions.py"
 _PARTS_SIMULATED = "tests/simulation/test_simulated_parts.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
@@ -865,9 +866,13 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "part_listed_anew",
-        "restarting the whole job where a part would find its partitions anew",
-        (f"{_PART}::test_partitions_that_begin_at_their_end_are_not_found_beside_others_before_a_checkpoint_has_any",),
+        "first_positions_not_stored",
+        "storing where a source began before it is read",
+        (
+            f"{_POSITIONS}::test_no_split_is_assigned_before_the_record_is_written",
+            "tests/simulation/test_simulated_positions.py"
+            "::test_an_attempt_without_a_checkpoint_begins_where_the_first_began",
+        ),
     ),
     Mutant(
         "part_fails_twice",

@@ -45,6 +45,7 @@ from lockgate_coordinator.job.events import (
     TaskManagerLost,
     Tick,
 )
+from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions
 from lockgate_coordinator.job.in_flight import check_in_flight
 from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
@@ -93,11 +94,17 @@ class Attempt:
     """An attempt from the grant of its slots to its end. Never revived: a restart makes a new one."""
 
     def __init__(
-        self, graph: JobGraph, attempt: AttemptId, slots: Sequence[SlotOffer], token: int, numbers: Sequence[int] = ()
+        self,
+        graph: JobGraph,
+        attempt: AttemptId,
+        slots: Sequence[SlotOffer],
+        token: int,
+        numbers: Sequence[int] = (),
+        first: KnownPositions | None = None,
     ) -> None:
         """graph: normalized. slots[i] takes subtask i of every vertex. token: for events.
 
-        numbers: of the attempt in which the subtasks in slot i began; empty: all begin in this one.
+        numbers: of the attempt in which the subtasks in slot i began; empty: all begin in this one. first: of the job.
         """
         self.id = attempt
         self.deployed_ms: int | None = None
@@ -107,6 +114,7 @@ class Attempt:
         self.sinks = committers(graph)
         self.graph = graph
         self._token = token
+        self._first = first if first is not None else KnownPositions()
         self.is_adopted = False  # whether an earlier leader has deployed it
         self._adopted: dict[SubtaskKey, SubtaskProgress] = {}  # until it is taken over
         self._before: Attempt | None = None  # until it is deployed: the one whose subtasks run on in this one
@@ -169,7 +177,7 @@ class Attempt:
         own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
         ids = {index: self.execution.id_of((vertex.id, index)) for index in range(vertex.parallelism)}
         earlier = {index: known for index, known in ids.items() if known != self.id}
-        self._assigners[vertex.id] = assigner = SplitAssigner(vertex, self.id, own, first_round, earlier)
+        self._assigners[vertex.id] = assigner = SplitAssigner(vertex, self.id, own, first_round, earlier, self._first)
         return assigner
 
     def carry_on(self, before: Attempt) -> None:
@@ -362,7 +370,18 @@ class Attempt:
             return []
         if found.error and assigner.awaits(found):
             return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
-        return [*self._split_sends(assigner, assigner.found(found, now_ms))]
+        try:
+            return [*self._split_sends(assigner, assigner.found(found, now_ms))]
+        except TooManyPartitions as error:
+            return [AttemptFailed(FailureCause.USER_ERROR, str(error))]
+
+    def positions_stored(self, now_ms: int) -> list[Send]:
+        """The messages to send once a record with first positions is written."""
+        return [
+            send
+            for assigner in self._assigners.values()
+            for send in self._split_sends(assigner, assigner.stored(now_ms))
+        ]
 
     def _on_committed(self, committed: CheckpointCommitted) -> list[AttemptEffect]:
         subtask = committed.subtask

@@ -7,14 +7,13 @@ what the part does again. Checkpoints pause until all runs.
 
 from __future__ import annotations
 
-from lockgate_proto.messages import CheckpointMetadata, JobGraph, JobState, KafkaSource, KafkaStart
+from lockgate_proto.messages import CheckpointMetadata, JobGraph, JobState
 
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.graph.regions import connection
-from lockgate_coordinator.graph.shape import source_vertices, vertex_shapes
+from lockgate_coordinator.graph.shape import vertex_shapes
 from lockgate_coordinator.job.attempt import Attempt, AttemptFailed
 from lockgate_coordinator.job.orders import Orders
-from lockgate_coordinator.job.redistribute import SourceStateUnreadable, origins, source_state
 
 Slots = frozenset[int]
 ALL = Slots()
@@ -47,8 +46,6 @@ def _whole_because(
         return "the job was being stopped or rescaled, or its input had ended"
     if _has_other_shape(attempt.graph, snapshots.completed.restore_point):
         return "its newest checkpoint was taken at another parallelism"
-    if name := _begins_at_the_end(attempt.graph, snapshots.completed.restore_point):
-        return f"source '{name}' begins at the end of its topics, and no checkpoint has its partitions yet"
     return ""
 
 
@@ -58,25 +55,3 @@ def _has_other_shape(graph: JobGraph, snapshot: CheckpointMetadata | None) -> bo
         return False
     now = {shape.vertex_id: shape.parallelism for shape in vertex_shapes(graph)}
     return any(now.get(shape.vertex_id) != shape.parallelism for shape in snapshot.vertices)
-
-
-def _begins_at_the_end(graph: JobGraph, snapshot: CheckpointMetadata | None) -> str:
-    """The id of a source for which the end of its topics is another place for a part than for the whole job.
-
-    Without a partition in the snapshot the whole job begins there again. A part would be listed beside the partitions
-    of what runs on, and a partition that is found beside others is new: it is read from its beginning.
-    """
-    for source in (vertex.operators[0] for vertex in source_vertices(graph)):
-        is_such = isinstance(source.kind, KafkaSource) and source.kind.starting is KafkaStart.KAFKA_LATEST
-        if is_such and not _has_splits(source.id, snapshot):
-            return source.id
-    return ""
-
-
-def _has_splits(operator_id: str, snapshot: CheckpointMetadata | None) -> bool:
-    origin = origins(snapshot).get(operator_id) if snapshot is not None else None
-    states = [state for found in origin.states.values() for state in found] if origin is not None else []
-    try:
-        return any(state.files or source_state(state, operator_id).splits for state in states)
-    except SourceStateUnreadable:
-        return True  # the restore says so, and which it is

@@ -43,7 +43,6 @@ from lockgate_coordinator.job.counters import AtWork, JobCounters
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
 from lockgate_coordinator.job.effects import Emit, Reason, RequestSlots, Send
 from lockgate_coordinator.job.events import (
-    AttemptPersisted,
     Committed,
     CountersReported,
     FirstRecordSeen,
@@ -58,11 +57,11 @@ from lockgate_coordinator.job.events import (
     TaskManagerReport,
     Tick,
 )
+from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions
 from lockgate_coordinator.job.in_flight import InFlightMisfit
 from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.read_again import ReadAgain
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
-from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
 from lockgate_coordinator.job.trace import Starts
 
@@ -100,6 +99,7 @@ class JobAttempts:
         self.stragglers = Stragglers(graph.straggler_replacement)
         self.is_ending = False  # the job ends: no attempt follows, and failures of the current one do not matter
         self._record = record
+        self._first = KnownPositions()
         self._request = 0
         self._at_work = AtWork()
         self._stale: tuple[AttemptId, ...] = ()  # by slot: the last attempt of earlier leaders, where it began
@@ -119,6 +119,7 @@ class JobAttempts:
         self._stale_places = set(last.task_manager_ids) - {""}
         self._found_places = last.task_manager_ids
         self._is_known = bool(last.attempt)  # a job's first attempt may begin from a savepoint
+        self._first.recovered(last.first_positions)
         self.stragglers.recovered(last.moves, now_ms)
 
     def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
@@ -126,7 +127,27 @@ class JobAttempts:
         found = tuple(TaskManagerAddress(name, address) for name, address in self._addresses.items())
         moves = self.stragglers.moves
         numbers = self.current.execution.numbers() if self.current is not None else ()
-        return AttemptRecord(self.number, self.places, self.token, self.restarts, moves, failures, found, numbers)
+        return AttemptRecord(
+            self.number,
+            self.places,
+            self.token,
+            self.restarts,
+            moves,
+            failures,
+            found,
+            numbers,
+            first_positions=self._first.packed(),
+        )
+
+    @property
+    def is_record_behind(self) -> bool:
+        """True when first positions of sources were found that the record of the running attempt does not have.
+
+        While a part is lost the record of the next attempt gets them.
+        """
+        attempt = self.current
+        runs = attempt is not None and attempt.deployed_ms is not None and not attempt.execution.has_lost
+        return runs and self._first.is_behind
 
     def all_run(self) -> list[Emit]:
         """The events when every subtask of the current attempt runs: that, and the first record if it came before."""
@@ -204,7 +225,7 @@ class JobAttempts:
         numbers = tuple(known.attempt for known in self._stale) if is_adopted else ()
         if before is not None:
             numbers = before.execution.continued(self.number)
-        self.current = Attempt(self.graph, attempt, offer.slots, self.token, numbers)
+        self.current = Attempt(self.graph, attempt, offer.slots, self.token, numbers, self._first)
         self._at_work.clear()
         if before is not None:
             self.current.carry_on(before)
@@ -223,12 +244,18 @@ class JobAttempts:
 
     # the current attempt
 
-    def awaits_record(self, event: AttemptPersisted) -> bool:
-        """True when `event` is for the current attempt and that is not deployed yet."""
-        attempt = self.current
-        return attempt is not None and attempt.deployed_ms is None and event.attempt == attempt.id.attempt
+    def persisted(
+        self, record: AttemptRecord, metadata: CheckpointMetadata | None, begun_id: int, directory: str, now_ms: int
+    ) -> list[Send | Emit | AttemptFailed]:
+        """This record of the current attempt is written: deploys it, or assigns splits. The others: see `_deploy`."""
+        assert self.current is not None
+        self._first.written(record.first_positions)
+        if self.current.deployed_ms is not None:
+            return [*self.current.positions_stored(now_ms)]
+        effects = self._deploy(metadata, begun_id, directory, now_ms)
+        return [*effects, *self.current.positions_stored(now_ms)]  # of what runs on
 
-    def deploy(
+    def _deploy(
         self, metadata: CheckpointMetadata | None, newest_begun_id: int, directory: str, now_ms: int
     ) -> list[Send | Emit | AttemptFailed]:
         """Deploys it from this snapshot; cancels an attempt of an earlier leader where no Deploy replaces it.

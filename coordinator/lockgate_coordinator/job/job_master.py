@@ -13,17 +13,11 @@ from typing import assert_never
 
 from lockgate_proto import messages as m
 
+from lockgate_coordinator.checkpoint import effects as cf
 from lockgate_coordinator.checkpoint import events as ce
 from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.checkpoint.content import CheckpointSetting
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
-from lockgate_coordinator.checkpoint.effects import (
-    CheckpointAborted,
-    CheckpointCompleted,
-    CheckpointEffect,
-    CheckpointTriggered,
-    TooManyFailures,
-)
 from lockgate_coordinator.checkpoint.final import FinalCheckpoint, Purpose
 from lockgate_coordinator.graph.normalize import of_record
 from lockgate_coordinator.graph.shape import slots_needed, slots_text, vertex_shapes
@@ -52,7 +46,7 @@ from lockgate_coordinator.job.restore import recovery_problem, taken_over
 from lockgate_coordinator.job.stragglers import Relocation
 from lockgate_coordinator.job.view import job_status
 
-Wanted = AttemptEffect | Relocation | OrderEffect | CheckpointEffect | TearDown | WriteResult
+Wanted = AttemptEffect | Relocation | OrderEffect | cf.CheckpointEffect | TearDown | WriteResult
 """The answers of the parts of a job, for the JobMaster itself or for the runtime."""
 
 
@@ -151,11 +145,11 @@ class JobMaster:
     def _carry_out(self, wanted: Iterable[Wanted], now_ms: int) -> None:
         for effect in wanted:
             match effect:
-                case CheckpointTriggered() | CheckpointCompleted() | CheckpointAborted():
+                case cf.CheckpointTriggered() | cf.CheckpointCompleted() | cf.CheckpointAborted():
                     self._out += announce(effect, self._attempts.current, self._setting.token)
                 case AttemptFailed():
                     self._fail(effect, now_ms)
-                case TooManyFailures(reason):
+                case cf.TooManyFailures(reason):
                     text = f"{reason}. {self._attempts.busy()}".removesuffix(". ")
                     self._fail(AttemptFailed(m.FailureCause.FAULT, text), now_ms)
                 case Relocation():
@@ -270,13 +264,17 @@ class JobMaster:
             self._move(state, now_ms)
             self._out += self._attempts.adoption_event()
             self._life.message = "its attempt record is being written"
-            self._writer.want(effects.PersistAttempt(self._attempts.record(self._restarts.stored())), now_ms)
+            self._write_attempt(now_ms)
+
+    def _write_attempt(self, now_ms: int) -> None:
+        self._writer.want(effects.PersistAttempt(self._attempts.record(self._restarts.stored())), now_ms)
 
     def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
-        if self._snapshots is not None and self._attempts.awaits_record(event):
+        record, snapshots = self._writer.written(event), self._snapshots
+        if snapshots is not None and record is not None:
             self._writer.drop(now_ms)
-            restored, begun = self._snapshots.completed.restore_point, self._snapshots.newest_begun_id
-            self._carry_out(self._attempts.deploy(restored, begun, self._setting.directory, now_ms), now_ms)
+            since = snapshots.completed.restore_point, snapshots.newest_begun_id, self._setting.directory
+            self._carry_out(self._attempts.persisted(record, *since, now_ms), now_ms)
 
     def _on_persist_failed(self, event: events.PersistFailed, now_ms: int) -> None:
         if event.attempt in (0, self._attempts.number):
@@ -362,7 +360,7 @@ class JobMaster:
     def _to_snapshots(self, event: ce.CheckpointEvent, now_ms: int) -> None:
         if self._snapshots is not None and (wanted := self._snapshots.handle(event, now_ms)):
             # TooManyFailures comes last: it ends the attempt to which the others belong.
-            self._carry_out(sorted(wanted, key=lambda effect: isinstance(effect, TooManyFailures)), now_ms)
+            self._carry_out(sorted(wanted, key=lambda effect: isinstance(effect, cf.TooManyFailures)), now_ms)
 
     # due actions
 
@@ -375,6 +373,8 @@ class JobMaster:
             return
         if self._attempts.current is not None and self._ending is None:
             self._proceed_attempt(self._attempts.current, snapshots, now_ms)
+        if self._attempts.is_record_behind and self._writer.wanted is None and self._ending is None:
+            self._write_attempt(now_ms)
         if self._ending is not None:
             self._carry_out(self._ending.proceed(snapshots, self._attempts, now_ms), now_ms)
         elif now_ms >= self._restart_at_ms and self._may_restart(snapshots):

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lockgate_common.story import Story
+from lockgate_proto.messages import AttemptRecord
 
 from lockgate_coordinator.job.effects import PersistAttempt, PersistOrders, PersistResult
-from lockgate_coordinator.job.events import PersistFailed, PersistKind
+from lockgate_coordinator.job.events import AttemptPersisted, PersistFailed, PersistKind
 
 RETRY_MS = 1_000
 Record = PersistAttempt | PersistResult | PersistOrders
@@ -76,6 +77,11 @@ class RecordWriter:
             self.trouble = f"the {event.kind.value} record could not be written, next try soon: {event.reason}"
             self._not_before_ms = now_ms + RETRY_MS
             self._move(WriterState.WANTED, now_ms)
+
+    def written(self, event: AttemptPersisted) -> AttemptRecord | None:
+        """The record that was written, if it is still wanted."""
+        wanted = self._wanted
+        return wanted.record if isinstance(wanted, PersistAttempt) and wanted.record.attempt == event.attempt else None
 
     def drop(self, now_ms: int) -> None:
         """The record is written, or not wanted any more."""

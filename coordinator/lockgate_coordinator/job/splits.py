@@ -4,6 +4,8 @@
                               ^ |
                   poll interval \\--found--> POLLING (continuous)
 
+Where the first positions depend on the time, STORING comes between: see first_positions.py.
+
 A split belongs to one subtask for the attempt and is in that subtask's snapshots from then on. After a restore the
 known splits are the union of the restored SourceStates: splits that were assigned after the barrier are not in them, so
 they are discovered and assigned again. When only some subtasks restart, the splits that the others have been assigned
@@ -36,6 +38,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.shape import poll_interval_ms
+from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions, depends_on_time
 from lockgate_coordinator.job.redistribute import by_size, remaining, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
@@ -47,13 +50,15 @@ class SplitPhase(Enum):
 
     FRESH = "FRESH"
     DISCOVERING = "DISCOVERING"
+    STORING = "STORING"
     POLLING = "POLLING"
     COMPLETE = "COMPLETE"
 
 
 ALLOWED: Mapping[SplitPhase, frozenset[SplitPhase]] = {
     SplitPhase.FRESH: frozenset({SplitPhase.DISCOVERING, SplitPhase.COMPLETE}),
-    SplitPhase.DISCOVERING: frozenset({SplitPhase.POLLING, SplitPhase.COMPLETE}),
+    SplitPhase.DISCOVERING: frozenset({SplitPhase.STORING, SplitPhase.POLLING, SplitPhase.COMPLETE}),
+    SplitPhase.STORING: frozenset({SplitPhase.POLLING, SplitPhase.COMPLETE}),
     SplitPhase.POLLING: frozenset({SplitPhase.DISCOVERING}),
     SplitPhase.COMPLETE: frozenset(),
 }
@@ -77,10 +82,6 @@ class Assign:
 SplitEffect = Discover | Assign
 
 
-class TooManyPartitions(Exception):
-    """A generator of a job submitted before its partitions were bounded; str() is for the job's author."""
-
-
 class SplitAssigner:
     """The splits of one source vertex in one attempt."""
 
@@ -91,16 +92,20 @@ class SplitAssigner:
         restored: Mapping[int, SubtaskState],
         first_round: int = 1,
         earlier: Mapping[int, AttemptId] | None = None,
+        first: KnownPositions | None = None,
     ) -> None:
         """vertex: its first operator is the source. restored: subtask index to its part of the snapshot.
 
         first_round: number of the first request; no other leader uses it or a higher one. earlier: subtask index to the
-        attempt in which it began, if not in this one. Raises SourceStateUnreadable.
+        attempt in which it began, if not in this one. first: those of the job, which gets what is found here.
+
+        Raises SourceStateUnreadable.
         """
         self.vertex_id = vertex.id
         self._vertex = vertex
         self._attempt = attempt
         self._earlier = dict(earlier or {})
+        self.first = first if first is not None else KnownPositions()
         # Whose task manager lists splits: one of the newest, which has not listed any yet that others were to get.
         self.lister = max(range(vertex.parallelism), key=lambda index: (self._id_of(index).attempt, -index))
         self._phase = SplitPhase.FRESH
@@ -179,7 +184,14 @@ class SplitAssigner:
         if isinstance(source, GeneratorSource):
             self._move(SplitPhase.COMPLETE, now_ms)
             return self._generate(source)
-        return self._discover(now_ms)
+        first = self.first.of(self.vertex_id)  # in the record of the attempt, which is written before
+        if first is None:
+            return self._discover(now_ms)
+        self._assign_new(first)
+        if first.complete:
+            self._move(SplitPhase.COMPLETE, now_ms)
+            return self._flush()
+        return [*self._flush(), *self._discover(now_ms)]
 
     def running(self, subtask: int) -> list[SplitEffect]:
         """A subtask runs and can receive splits. Repeated calls do nothing."""
@@ -187,18 +199,34 @@ class SplitAssigner:
         return self._send_to(subtask)  # no discovery needed: each subtask comes here once
 
     def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
-        """An answer to Discover. Late and repeated ones are ignored, and errors, see `awaits`."""
+        """An answer to Discover. Late and repeated ones are ignored, and errors, see `awaits`.
+
+        The first positions of some sources are only kept, until `stored`. Raises TooManyPartitions.
+        """
         if found.error or not self.awaits(found):
             return []
-        every_ms = poll_interval_ms(self._vertex.operators[0])
-        continuous = every_ms is not None and not found.complete
-        new = {split.split: split for split in found.splits if split.split not in self._known}
-        self._assign_by_size(tuple(new.values()), complete=not continuous)
-        if continuous and every_ms is not None:
-            self._move(SplitPhase.POLLING, now_ms)
-            self._poll_at_ms = now_ms + every_ms
-        else:
+        source = self._vertex.operators[0]
+        state = SourceState(found.splits, poll_interval_ms(source) is None or found.complete)
+        if found.splits and depends_on_time(source) and not (self._known or self._files):
+            self.first.found(self.vertex_id, state)
+            self._move(SplitPhase.STORING, now_ms)
+            return []
+        return self._take(state, now_ms)
+
+    def stored(self, now_ms: int) -> list[SplitEffect]:
+        """A record of the attempt is written: assigns the first splits if it has them. Repeated calls do nothing."""
+        first = self.first.of(self.vertex_id)
+        if self._phase is not SplitPhase.STORING or first is None or not self.first.is_stored(self.vertex_id):
+            return []
+        return self._take(first, now_ms)
+
+    def _take(self, state: SourceState, now_ms: int) -> list[SplitEffect]:
+        self._assign_new(state)
+        if state.complete:
             self._move(SplitPhase.COMPLETE, now_ms)
+        else:
+            self._move(SplitPhase.POLLING, now_ms)
+            self._poll_at_ms = now_ms + (poll_interval_ms(self._vertex.operators[0]) or 0)
         return self._flush()
 
     def awaits(self, found: SplitsDiscovered) -> bool:
@@ -252,6 +280,10 @@ class SplitAssigner:
             shares[index].append(SplitState(split=str(number), offset=0, end=end))
         self._put(shares, complete=True)
         return self._flush()
+
+    def _assign_new(self, state: SourceState) -> None:
+        new = {split.split: split for split in state.splits if split.split not in self._known}
+        self._assign_by_size(tuple(new.values()), complete=state.complete)
 
     def _assign_by_size(self, splits: Sequence[SplitState], *, complete: bool) -> None:
         load = {index: self._load[index] for index in self._open()}

@@ -384,7 +384,7 @@ class JobOrders(_message.Message):
     def __init__(self, parallelism: _Optional[_Iterable[_Union[VertexParallelism, _Mapping]]] = ..., stop: _Optional[_Union[StopOrder, _Mapping]] = ..., format_version: _Optional[int] = ...) -> None: ...
 
 class AttemptRecord(_message.Message):
-    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "addresses", "slot_attempts", "format_version")
+    __slots__ = ("attempt", "task_manager_ids", "token", "restarts", "moves", "failures", "addresses", "slot_attempts", "first_positions", "format_version")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TASK_MANAGER_IDS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -393,6 +393,7 @@ class AttemptRecord(_message.Message):
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     SLOT_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     task_manager_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -402,8 +403,17 @@ class AttemptRecord(_message.Message):
     failures: _containers.RepeatedCompositeFieldContainer[RecurringFailure]
     addresses: _containers.RepeatedCompositeFieldContainer[TaskManagerAddress]
     slot_attempts: _containers.RepeatedScalarFieldContainer[int]
+    first_positions: _containers.RepeatedCompositeFieldContainer[FirstPositions]
     format_version: int
-    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[TaskManagerAddress, _Mapping]]] = ..., slot_attempts: _Optional[_Iterable[int]] = ..., format_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, attempt: _Optional[int] = ..., task_manager_ids: _Optional[_Iterable[str]] = ..., token: _Optional[int] = ..., restarts: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[StragglerMove, _Mapping]]] = ..., failures: _Optional[_Iterable[_Union[RecurringFailure, _Mapping]]] = ..., addresses: _Optional[_Iterable[_Union[TaskManagerAddress, _Mapping]]] = ..., slot_attempts: _Optional[_Iterable[int]] = ..., first_positions: _Optional[_Iterable[_Union[FirstPositions, _Mapping]]] = ..., format_version: _Optional[int] = ...) -> None: ...
+
+class FirstPositions(_message.Message):
+    __slots__ = ("vertex_id", "source_state")
+    VERTEX_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_STATE_FIELD_NUMBER: _ClassVar[int]
+    vertex_id: str
+    source_state: bytes
+    def __init__(self, vertex_id: _Optional[str] = ..., source_state: _Optional[bytes] = ...) -> None: ...
 
 class TaskManagerAddress(_message.Message):
     __slots__ = ("task_manager_id", "exchange_address")

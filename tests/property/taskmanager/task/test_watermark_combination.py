@@ -77,6 +77,8 @@ def test_event_time_advances_with_few_splits_and_waits_until_all_are_assigned(
     assigner.deployed(0)
     splits = tuple(SplitState(f"t/{number}", 0, -1) for number in range(partitions))
     assigner.found(SplitsDiscovered(attempt=attempt(1), vertex_id="read", splits=splits), 0)
+    assigner.first.written(assigner.first.packed())
+    assigner.stored(0)
     subtasks = [SplitWatermarks(0, idle_after_ms) for _ in range(parallelism)]
     behind, waiting = ChannelWatermarks(parallelism), set(range(parallelism))
     heard, read_up_to = MIN_WATERMARK, dict.fromkeys((split.split for split in splits), MIN_WATERMARK)

@@ -46,6 +46,7 @@ from lockgate_proto.messages import (
     Vertex,
     VertexParallelism,
 )
+from lockgate_proto.splits import UNBOUNDED
 
 from tests.layouts import places
 from tests.unit.coordinator.driver import Driver
@@ -378,18 +379,40 @@ def test_splits_in_the_snapshot_return_to_it_and_what_runs_on_keeps_its_place() 
     assert driver.sent(DiscoverSplits) == []  # each of the lists was complete in the snapshot
 
 
-def test_partitions_that_begin_at_their_end_are_not_found_beside_others_before_a_checkpoint_has_any() -> None:
-    """A lister takes a partition beside known ones for a new one, and reads it from its beginning."""
+def test_partitions_of_a_lost_part_that_no_checkpoint_has_begin_again_where_they_began() -> None:
+    """A lister takes a partition beside known ones for a new one, and would read it from its beginning."""
     driver = running(forward(KafkaSource("h:9", ("t",), KafkaStart.KAFKA_LATEST)))
-    found(driver, 1, 1, "t/0", "t/1", complete=False)
+    splits = tuple(SplitState(f"t/{number}", 50, UNBOUNDED) for number in range(2))
+    driver.give(events.SplitsFound(SplitsDiscovered(attempt(1), "read", splits, round=1)))
+    driver.give(events.AttemptPersisted(1))
+    shares = {body.subtask.subtask: body.splits for _, body in driver.sent(AssignSplits) if body.subtask}
+    restarted(driver)
+    ((_, asked),) = driver.sent(DiscoverSplits)
+    assert asked.known == ("t/0", "t/1")
+    driver.report(SubtaskPhase.SUBTASK_RUNNING, ("read", 1), 2)
+    ((name, assigned),) = driver.sent(AssignSplits)
+    assert (name, assigned.subtask, assigned.splits) == ("tm-c", subtask("read", 1, 2), shares[1])
+
+
+def test_first_positions_that_come_while_the_record_of_a_part_is_written_are_written_next() -> None:
+    """The record under way does not have them: its answer lets no split be assigned."""
+    source = Operator(id="thin-source", kind=KafkaSource("h:9", ("t",)))
+    thin = Vertex(id="thin", parallelism=1, operators=(source, Operator(id="print", kind=ConsoleSink())))
+    graph = forward()
+    driver = Driver(replace(graph, vertices=(*graph.vertices, thin)))
+    driver.deploy(driver.recover().request)
+    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    driver.report(SubtaskPhase.SUBTASK_RUNNING, ("thin", 0))
     lose(driver)
-    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [
-        "the whole job restarts: source 'source' begins at the end of its topics, and no checkpoint has its partitions"
-        " yet"
-    ]
-    driver.deploy(request(driver).request, NEW)
-    ((_, body),) = driver.sent(DiscoverSplits)
-    assert body.known == ()
+    assert driver.offer(request(driver).request, NEW).record.first_positions == ()
+    splits = SplitsDiscovered(attempt(1), "thin", (SplitState("t/0", 7, UNBOUNDED),), round=1)
+    driver.give(events.SplitsFound(splits))
+    driver.give(events.AttemptPersisted(2))
+    assert driver.sent(AssignSplits) == []
+    assert [found.vertex_id for found in driver.one(effects.PersistAttempt).record.first_positions] == ["thin"]
+    driver.give(events.AttemptPersisted(2))
+    ((name, assigned),) = driver.sent(AssignSplits)
+    assert (name, assigned.subtask, assigned.splits) == ("tm-a", subtask("thin", 0, 1), splits.splits)
 
 
 @pytest.mark.parametrize("starting", list(KafkaStart))

@@ -57,6 +57,13 @@ def assigned(effects: list[SplitEffect]) -> dict[int, tuple[list[str], bool]]:
     }
 
 
+def given(machine: SplitAssigner, answer: SplitsDiscovered) -> list[SplitEffect]:
+    """What is assigned at 10 ms, when a record of it is written."""
+    effects = machine.found(answer, 10)
+    machine.first.written(machine.first.packed())
+    return [*effects, *machine.stored(10)]
+
+
 def run_all(machine: SplitAssigner, parallelism: int = 2) -> list[SplitEffect]:
     return [effect for index in range(parallelism) for effect in machine.running(index)]
 
@@ -181,7 +188,7 @@ def test_continuous_sources_are_polled_and_known_splits_are_not_assigned_again(s
     machine = assigner(source)
     machine.deployed(0)
     run_all(machine)
-    first = assigned(machine.found(found(split("a", 4), complete=False), 10))
+    first = assigned(given(machine, found(split("a", 4), complete=False)))
     assert first == {0: (["a"], False), 1: ([], False)}, "the other is notified that there is none for it yet"
     assert machine.next_wake_ms() == 210
     assert not machine.tick(209)
