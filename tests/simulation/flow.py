@@ -6,8 +6,8 @@ The model knows neither subtasks nor channels nor barriers: it follows one recor
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     FileSource,
     GeneratorSource,
     JobGraph,
+    KafkaSource,
     KeyedAggregate,
     SplitState,
     SqlSink,
@@ -33,6 +34,7 @@ Counts = dict[int, tuple[int, int]]  # key to (count, sum of sequences)
 KEYS = 48
 KEY_GROUPS = 16  # few, so that jobs of some dozen records have keys in all of them
 ROUNDS = 3
+GROWTH_MS = 20  # in which a growing partition gets a record
 _SOURCES = 100  # the partitions of source i count from i times that
 _SCHEMA = pa.schema([*((name, pa.int32()) for name in ("partition", "sequence", "rounds")), (HASH, pa.int64())])
 
@@ -108,6 +110,9 @@ def input_of(vertex: Vertex) -> tuple[int, int] | None:
     if isinstance(kind, FileSource):
         partitions, rows = kind.path.split("x")
         return int(partitions), int(rows)
+    if isinstance(kind, KafkaSource):
+        partitions, rows = kind.servers.partition(":")[0].split("x")
+        return int(partitions), int(rows)
     return None
 
 
@@ -115,6 +120,14 @@ def splits_of(vertex: Vertex) -> tuple[SplitState, ...]:
     """What a task manager finds when it lists the splits of a source."""
     partitions, rows = input_of(vertex) or (0, 0)
     return tuple(SplitState(str(number), 0, rows) for number in range(partitions))
+
+
+def partitions_at(vertex: Vertex, known: Container[str], now_ms: float) -> tuple[SplitState, ...]:
+    """What it finds of a source that begins at the end of its partitions, which grow. The last is added later."""
+    splits = splits_of(vertex)
+    if any(split.split in known for split in splits):
+        return tuple(split for split in splits if split.split not in known)
+    return tuple(replace(split, offset=min(split.end, int(now_ms / GROWTH_MS))) for split in splits[:-1])
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,7 @@ class Model:
         self.ledgers = [name for name, found in kinds.items() if FileSink in found]
         self.counting = [name for name, found in kinds.items() if KeyedAggregate in found]
         self.tables = [name for name, found in kinds.items() if SqlSink in found]
+        self.starts: dict[tuple[str, str], int] = {}  # (source vertex, split) to where it begins, if not at 0
         self._keeping = {*self.ledgers, *self.counting}
         self._ways = {vertex.id: self._outgoing(vertex.id) for vertex in graph.vertices}
         self._visits: dict[tuple[str, Record], tuple[tuple[str, Record], ...]] = {}
@@ -197,7 +211,7 @@ class Model:
         return self.seen(
             (source, self.record(source, split, sequence))
             for (source, split), offset in offsets.items()
-            for sequence in range(offset)
+            for sequence in range(self.starts.get((source, split), 0), offset)
         )
 
     def everything(self) -> Seen:

@@ -19,6 +19,8 @@ from lockgate_proto.messages import (
     FileSource,
     GeneratorSource,
     JobGraph,
+    KafkaSource,
+    KafkaStart,
     KeyedAggregate,
     LeaderFailover,
     Operator,
@@ -163,6 +165,22 @@ def source(
     if discovered:
         kind = FileSource(f"{partitions}x{rows}", FileFormat.TEXT, continuous=poll_ms > 0, poll_interval_ms=poll_ms)
     return _vertex(name, parallelism, Operator(f"{name}-read", "read", kind))
+
+
+def growing(name: str, partitions: int, rows: int, parallelism: int = 2, poll_ms: int = 200) -> Vertex:
+    """A source that begins where its partitions end when it asks; see `flow.partitions_at`."""
+    kind = KafkaSource(f"{partitions}x{rows}:9092", ("topic",), KafkaStart.KAFKA_LATEST, poll_interval_ms=poll_ms)
+    return _vertex(name, parallelism, Operator(f"{name}-read", "read", kind))
+
+
+def growing_job(key: str, interval_ms: int, *, forward: bool) -> SimulatedJob:
+    """Two of these sources and a ledger behind each. forward: slots can restart alone; else there is a count, too."""
+    vertices = [growing("source", 7, 90, 4), ledger("ledger", 4), growing("other", 3, 90), ledger("other-ledger")]
+    edges = [Edge("source", "ledger", Partitioning.FORWARD), Edge("other", "other-ledger", Partitioning.FORWARD)]
+    if not forward:
+        vertices.append(count("count"))
+        edges.append(hashed("source", "count"))
+    return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms)
 
 
 def transform(name: str, parallelism: int = 2, query: str = SAME) -> Vertex:

@@ -13,6 +13,7 @@ from lockgate_coordinator.checkpoint.handles import handles
 from lockgate_ha.store import Check, Create, Delete, Operation, Put
 from lockgate_proto.codec import decode
 from lockgate_proto.messages import (
+    AssignSplits,
     AttemptId,
     AttemptRecord,
     ChannelSide,
@@ -271,6 +272,17 @@ class Oracle:
         if attempt not in self._deployed and token == self._epoch and restored_id != newest:
             self._world.violate(f"[3] {attempt.job_key} restores {restored_id}, but {newest} is the newest completed")
         self._deployed.add(attempt)
+
+    def given_out(self, order: AssignSplits) -> None:
+        """A leader gives out splits: they begin where they did before, and nothing is skipped [3]."""
+        subtask = order.subtask
+        assert subtask is not None
+        assert subtask.attempt is not None
+        starts = self._jobs[subtask.attempt.job_key].model.starts
+        for split in order.splits:
+            first = starts.setdefault((subtask.vertex_id, split.split), split.offset)
+            if split.offset != first:
+                self._world.violate(f"[3] {order} gives out split {split.split} at {split.offset}, before at {first}")
 
     # -- orders -------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     FileSink,
     FileSource,
     JobGraph,
+    KafkaSource,
     KeyedAggregate,
     OperatorCounters,
     OperatorState,
@@ -44,7 +45,17 @@ from lockgate_taskmanager.task.program import (
     SubtaskProgram,
 )
 
-from tests.simulation.flow import Model, Record, input_of, key_of, owner_of, records_of, splits_of, table_of
+from tests.simulation.flow import (
+    Model,
+    Record,
+    input_of,
+    key_of,
+    owner_of,
+    partitions_at,
+    records_of,
+    splits_of,
+    table_of,
+)
 from tests.simulation.job import FOUND_AT_ONCE
 from tests.simulation.storage import Transaction, checksum_of
 
@@ -478,8 +489,10 @@ class SimulatedPrograms:
 
     def discover(self, graph: JobGraph, vertex_id: str, known: Sequence[str]) -> tuple[tuple[SplitState, ...], bool]:
         vertex = next(vertex for vertex in graph.vertices if vertex.id == vertex_id)
-        left = [split for split in splits_of(vertex) if split.split not in known]
         kind = vertex.operators[0].kind
+        if isinstance(kind, KafkaSource):
+            return partitions_at(vertex, known, self.host.world.now), bool(known)
+        left = [split for split in splits_of(vertex) if split.split not in known]
         found = left[:FOUND_AT_ONCE] if isinstance(kind, FileSource) and kind.continuous else left
         return tuple(found), len(found) == len(left)
 

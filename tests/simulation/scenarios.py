@@ -9,7 +9,7 @@ from dataclasses import replace
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import EVERY_POINT, of_today
-from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job
+from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job, growing_job
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, Step, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -231,6 +231,25 @@ def part_scenario(seed: int) -> Scenario:
         mode=choice.choice((CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)),
         at_a_time=choice.choice((1, 1, 2)),
         replicas=choice.choice((0, 0, 1)),
+    )
+
+
+def positions_scenario(seed: int) -> Scenario:
+    """Processes die before or soon after the first checkpoint of a job whose sources begin at the end of what grows."""
+    choice = random.Random(seed)
+    kinds = ("kill_leader", "usurp_leader", "kill_task_manager", "fail_subtask", "lose_answers", "break_stream")
+    faults = [(choice.uniform(150, 900), choice.choice(kinds)) for _ in range(choice.choice((1, 2, 3)))]
+    orders = _part_orders(choice, faults[0][0]) if choice.random() < 0.4 else ()
+    return Scenario(
+        seed,
+        coordinators=choice.choice((2, 3)),
+        task_managers=choice.choice((2, 3)),
+        faults=tuple(faults),
+        orders=orders,
+        job=growing_job("job", choice.choice((40, 150, 1_000)), forward=choice.random() < 0.5),
+        reattach=choice.random() < 0.6,
+        plan=TaskPlan(repetition=choice.choice((0.0, 0.2)), quiet_after_ms=6_000),
+        mode=choice.choice((CheckpointMode.EXACTLY_ONCE, CheckpointMode.UNALIGNED)),
     )
 
 

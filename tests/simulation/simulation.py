@@ -12,6 +12,8 @@ from lockgate_common.checksums import checksum
 from lockgate_coordinator.runtime import persistence
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
+    AssignSplits,
+    AssignSplitsTogether,
     CheckpointMode,
     CoordinatorMessage,
     Deploy,
@@ -292,6 +294,11 @@ class Run:
             if isinstance(body, Deploy) and body.attempt is not None:
                 self.oracle.deploying(body.attempt, message.token, body.restored_checkpoint_id)
                 self.oracle.shaped(body)
+            elif isinstance(body, AssignSplits):
+                self.oracle.given_out(body)
+            elif isinstance(body, AssignSplitsTogether):
+                for order in body.orders:
+                    self.oracle.given_out(order)
 
         stream = ControlStream(tm, coordinator, leader, seen)
         coordinator.streams.append(stream)
