@@ -1,4 +1,4 @@
-"""From topic to topic each record comes once, when the task manager dies around a commit of the sink."""
+"""From topic to topic each record comes, when a process dies around a commit of the sink or before a checkpoint."""
 
 from __future__ import annotations
 
@@ -118,3 +118,45 @@ def test_a_leader_that_dies_while_a_kafka_sink_commits_adds_and_loses_nothing(
         job.wait_copied(0)
         testing.kill_leader()
         job.check_exact()
+
+
+@pytest.mark.parametrize("with_leader", [True, False])
+def test_a_source_that_begins_at_the_end_of_a_topic_skips_nothing_when_it_restarts_without_a_checkpoint(
+    testing: TestingCluster, kafka: KafkaBroker, with_leader: bool
+) -> None:
+    """The topic grows while the task managers start again."""
+    key, source, out = f"kafka-latest-{with_leader}", kafka.topic(), kafka.topic()
+    job = Job(key, key=key, parallelism=2, checkpoint_interval_ms=600_000, leader_failover="restart")
+    stream = job.read_kafka(kafka.servers, source, starting="latest")
+    stream.write_kafka(kafka.servers, out, mode="at_least_once")
+
+    def missing() -> set[int]:
+        """The partitions of which nothing is copied, or not everything from the first copied record on."""
+        found = {int(value or b"-1") for _, value in kafka.read(out)}
+        parts = {partition: numbers_in(partition, feed.sent) for partition in range(PARTITIONS)}
+        here = {partition: [number for number in numbers if number in found] for partition, numbers in parts.items()}
+        assert all(len(here[partition]) < len(numbers) for partition, numbers in parts.items()), (
+            "begun at the beginning"
+        )
+        return {part for part, numbers in parts.items() if not here[part] or here[part] != numbers[-len(here[part]) :]}
+
+    def begun() -> bool:
+        found = {int(value or b"-1") // PIECE % PARTITIONS for _, value in kafka.read(out)}
+        return len(found) == PARTITIONS
+
+    with Feed(kafka, source) as feed:
+        testing.wait_until(lambda: feed.sent > 1_000, "the topic has records before the job begins")
+        testing.client.submit(key, job.graph())
+        testing.wait_until(begun, "the job has read from each partition")
+        for name in [name for name in testing.cluster.pids() if name.startswith("taskmanager-")]:
+            testing.cluster.kill("taskmanager", int(name.rpartition("-")[2]))
+        if with_leader:
+            testing.kill_leader()
+        testing.wait_until(lambda: testing.client.job(key).attempt >= 2, "another attempt")
+    testing.wait_until(lambda: not missing(), "every record since the first one")
+    testing.client.cancel(key)
+
+
+def numbers_in(partition: int, sent: int) -> list[int]:
+    """Those of a feed, of which so many were sent."""
+    return [number for number in range(sent) if number // PIECE % PARTITIONS == partition]
