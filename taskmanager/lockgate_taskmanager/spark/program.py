@@ -134,11 +134,8 @@ class ChainProgram:
                     stage.sink.restore(stage.restored)
                 elif isinstance(stage, FunctionStage):
                     stage.open(self._context.restored_checkpoint_id)
-            if self._layout.source is not None:
-                spec = self._layout.source.spec()
-                if spec is not None:
-                    return self._compile(spec)
-            return Batch()
+            spec = self._layout.source.spec() if self._layout.source is not None else None
+            return Batch() if spec is None else self._compile(spec)
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
         self._take(splits, complete)
@@ -148,6 +145,8 @@ class ChainProgram:
     def poll(self) -> Poll:
         source = self._layout.source
         assert source is not None, "only sources are polled"
+        if pause := self._sizer.pause(int(time.monotonic() * 1000)):
+            return pause  # event time stands still: records may be waiting
         with self._interruptible():
             prologue: tuple[Emission, ...] = ()
             if not self._compiled:
@@ -157,7 +156,7 @@ class ChainProgram:
                 prologue = self._compile(spec).emissions
             started, head = time.monotonic(), self._layout.head
             self._at, self._ranges = head.id if head is not None else "", ()
-            reading = self._sizer.pause(now_ms := int(started * 1000)) or source.read(self._sizer.budget_bytes, now_ms)
+            reading = source.read(self._sizer.budget_bytes, int(started * 1000))
             if not isinstance(reading, Reading):
                 return self._waiting(reading, prologue)
             if head is not None:
@@ -167,7 +166,8 @@ class ChainProgram:
                 batch = self._run(reading.content, reading.rows)
             self._counters.add_malformed(head, self._layout.malformed())
             self._counters.add_ahead(self._layout.declaring, self._layout.times().ahead)
-            self._sizer.observed(reading.bytes, (time.monotonic() - started - reading.other_s) * 1000, reading.full)
+            took_ms = (time.monotonic() - started - reading.other_s) * 1000
+            self._sizer.observed(reading.bytes, took_ms, reading.full, reading.may_pause)
             news = self._event_time_after(reading)
             return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)
 

@@ -37,7 +37,7 @@ class FixedSize(BatchSizer):
         super().__init__(target_ms=300, max_bytes=size_bytes)
         self.budget_bytes = size_bytes
 
-    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None: ...
+    def observed(self, size_bytes: int, took_ms: float, full: bool, may_pause: bool = False) -> None: ...
 
 
 class Run:

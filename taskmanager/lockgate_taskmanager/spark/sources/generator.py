@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import GeneratorSource, SplitRange, SplitState
@@ -65,10 +66,15 @@ class RangeSource:
                 self._splits[split.split] = moved
                 rows += count
                 if self._by_split:
-                    return self._alone(moved, lines, rows, full)
+                    return replace(self._alone(moved, lines, rows, full), may_pause=not self._is_over(now_ms))
         if not rows:
             return Idle(max(_QUANTUM_MS, int(min(1000 / self._rate, _LONGEST_IDLE_MS))))
-        return Reading(["".join(lines).encode()], rows, rows * _ROW_BYTES, full=full, ranges=tuple(ranges))
+        content, is_over = ["".join(lines).encode()], self._is_over(now_ms)
+        return Reading(content, rows, rows * _ROW_BYTES, full=full, ranges=tuple(ranges), may_pause=not is_over)
+
+    def _is_over(self, now_ms: int) -> bool:
+        """True when the next read has something to say: more rows, or the end."""
+        return bool(self.backlog(now_ms)) or all(split.offset == split.end for split in self._splits.values())
 
     def backlog(self, now_ms: int) -> Collection[str]:
         return {

@@ -140,7 +140,9 @@ class KafkaReader:
         if not messages:
             return None
         ranges = tuple(self._moved(name, offset) for name, offset in before.items())
-        return Reading(_table(messages), len(messages), size, size >= budget_bytes, ranges=ranges)
+        return Reading(
+            _table(messages), len(messages), size, size >= budget_bytes, ranges=ranges, may_pause=self._may_pause
+        )
 
     def _moved(self, name: str, start: int) -> SplitRange:
         return SplitRange(name, start, self._partitions[name].state.offset)
@@ -165,10 +167,15 @@ class KafkaReader:
                     going_on,
                     self._take_ends(),
                     (self._moved(name, start),),
+                    may_pause=self._may_pause,
                 )
         if self._ended:  # without records, but event time needs it
             return Reading(SCHEMA.empty_table(), 0, 0, full=False, ended=self._take_ends())
         return None
+
+    @property
+    def _may_pause(self) -> bool:
+        return bool(self._live) and not self.backlog(0)
 
     def _taken(self, name: str) -> list[Any]:
         """The held records of a split; a split that has ended loses its turn."""

@@ -141,10 +141,17 @@ class LineSource:
         if pieces or (self._by_split and ended):
             rows = sum(map(self._framing.count, pieces))
             content = [self._framing.plain(piece) for piece in made_valid(pieces)]
-            return Reading(content, rows, size, bool(self._ready), going_on, tuple(ended), tuple(ranges))
-        if self._complete and all(split.end >= 0 for split in self.table.values()):
+            full, more = bool(self._ready), not self._is_read_whole
+            return Reading(
+                content, rows, size, full, going_on, tuple(ended), tuple(ranges), may_pause=not full and more
+            )
+        if self._is_read_whole:
             return Exhausted()
         return Idle(UNASSIGNED_WAIT_MS if self._refresh_at_ms is None else max(1, self._refresh_at_ms - now_ms))
+
+    @property
+    def _is_read_whole(self) -> bool:
+        return not self._ready and self._complete and all(split.end >= 0 for split in self.table.values())
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         return tuple(self._ready)

@@ -96,7 +96,10 @@ class ParquetSource:
                 break
         if tables:
             table = pa.concat_tables(tables)
-            return Reading(table, table.num_rows, size, bool(self._ready), going_on, ended, tuple(ranges))
+            full, more = bool(self._ready), not self._complete
+            return Reading(
+                table, table.num_rows, size, full, going_on, ended, tuple(ranges), may_pause=not full and more
+            )
         return Exhausted() if self._complete else Idle(UNASSIGNED_WAIT_MS)
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002

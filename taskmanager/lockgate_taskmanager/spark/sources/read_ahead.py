@@ -75,6 +75,7 @@ def _merged(first: Reading, second: Reading) -> Reading:
         first.full or second.full,
         first.split,
         ranges=tuple(ranges.values()),
+        may_pause=second.may_pause,
     )
 
 
@@ -111,7 +112,8 @@ class ReadAhead:
         if self._released:
             self._released -= 1
             item = self._waiting.popleft()  # each batch is measured on its own
-            return replace(item.reading, other_s=self._clock() - started - item.read_s)
+            other_s, may_pause = self._clock() - started - item.read_s, item.reading.may_pause and not self._waiting
+            return replace(item.reading, other_s=other_s, may_pause=may_pause)
         if rest is None and self._has_room:
             return Idle(0)  # it can read on
         if rest is None:

@@ -26,7 +26,8 @@ class Reading:
 
     For a source that reads by split: split: the only one in it that continues, empty for none; ended: those that it has
     read to their ends. ranges: describes the records, in messages. other_s: of the call that returned it, the time that
-    was spent on other batches; less than 0 where more was spent on this one in earlier calls.
+    was spent on other batches; less than 0 where more was spent on this one in earlier calls. may_pause: it has all
+    that was there, and more may come later; False where the source cannot know.
     """
 
     content: Content
@@ -37,6 +38,7 @@ class Reading:
     ended: tuple[str, ...] = ()
     ranges: tuple[SplitRange, ...] = ()
     other_s: float = 0.0
+    may_pause: bool = False
 
 
 class Source(Protocol):
@@ -108,9 +110,9 @@ class BatchSizer:
         self._started_ms = now_ms
         return None
 
-    def observed(self, size_bytes: int, took_ms: float, full: bool) -> None:
+    def observed(self, size_bytes: int, took_ms: float, full: bool, may_pause: bool = False) -> None:
         """Learns from a batch that has run. One slow batch may be chance; two in a row are too large."""
-        self._next_ms = 0 if full else self._started_ms + self._interval_ms
+        self._next_ms = self._started_ms + self._interval_ms if may_pause else 0
         if took_ms > _TOLERANCE * self._target_ms:
             self._slow.append(took_ms)
             if len(self._slow) > 1:

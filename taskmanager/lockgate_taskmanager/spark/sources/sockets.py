@@ -70,7 +70,9 @@ class SocketReader:
             return Idle(_QUIET_MS)
         rows = lines.count(b"\n")
         self._split = SplitState(split=split.split, offset=split.offset + rows, end=UNBOUNDED)
-        return Reading(made_valid([lines]), rows, len(lines), len(lines) >= budget_bytes // 2, split.split)
+        full = len(lines) >= budget_bytes // 2
+        may_pause = not (full or self._has_ended)
+        return Reading(made_valid([lines]), rows, len(lines), full, split.split, may_pause=may_pause)
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         """Everything that has arrived is read at once."""

@@ -423,14 +423,41 @@ def test_one_slow_batch_is_chance_and_two_are_too_large() -> None:
 def test_a_batch_that_has_read_all_there_was_is_followed_by_a_pause() -> None:
     sizer = BatchSizer(target_ms=300, max_bytes=1 << 30, interval_ms=100)
     assert sizer.pause(1_000) is None
-    sizer.observed(10, 30, full=False)
+    sizer.observed(10, 30, full=False, may_pause=True)
     assert sizer.pause(1_030) == Idle(70)
     assert sizer.pause(1_099) == Idle(1)
     assert sizer.pause(1_100) is None
-    sizer.observed(50_000, 30, full=True)
-    assert sizer.pause(1_130) is None, "a source that lags behind does not pause"
-    sizer.observed(10, 120, full=False)
+    sizer.observed(50_000, 30, full=False)
+    assert sizer.pause(1_130) is None, "more is there to read"
+    sizer.observed(10, 120, full=False, may_pause=True)
     assert sizer.pause(1_250) is None, "the batch took longer than the interval"
+
+
+def test_a_generator_may_pause_when_no_split_is_due_and_it_is_not_at_its_end() -> None:
+    def may_pause(source: RangeSource, now_ms: int) -> bool:
+        reading = source.read(1 << 20, now_ms)
+        assert isinstance(reading, Reading)
+        return reading.may_pause
+
+    for by_split, expected in ((False, [True]), (True, [False, True])):
+        source = RangeSource(GeneratorSource(partitions=2, rows_per_partition=2_000, rows_per_second=1_000), by_split)
+        source.assign((SplitState("0", 0, 2_000), SplitState("1", 0, 2_000)), complete=True)
+        source.read(1 << 20, 0)  # the rate counts from here
+        assert [may_pause(source, 1_000) for _ in expected] == expected, "both splits are due"
+        assert not any(may_pause(source, 2_000) for _ in expected), "the end is not put off"
+        assert isinstance(source.read(1 << 20, 2_000), Exhausted)
+
+
+def test_parquet_may_pause_when_more_files_may_come(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "a.parquet")
+    for complete in (False, True):
+        folder = parquet(tmp_path, continuous=not complete)
+        source = ParquetSource(folder, None)
+        assert source.spec() is not None
+        source.assign(*discover(folder, ()))
+        reading = source.read(1 << 20, 0)
+        assert isinstance(reading, Reading)
+        assert reading.may_pause is not complete
 
 
 def read_with(fixed_ms: float, ms_per_byte: float, batches: int = 60) -> tuple[float, list[int]]:
