@@ -30,6 +30,7 @@ from lockgate_proto.messages import (
 
 from lockgate_devtools.drill.oracle import LedgerOracle, Total
 
+CHECKSUM_FACTOR = 1_000_000_007
 _TABLE = "totals"
 
 
@@ -63,7 +64,8 @@ class DrillPipeline:
         """The graph as submitted."""
         source = GeneratorSource(self.partitions, self.rows, self.rate)
         shape = SqlTransform(
-            "SELECT `partition`, sequence, CAST(`partition` AS BIGINT) * 1000000007 + sequence AS checksum FROM input"
+            f"SELECT `partition`, sequence, CAST(`partition` AS BIGINT) * {CHECKSUM_FACTOR} + sequence AS checksum"
+            " FROM input"
         )
         functions = (
             Aggregate("rows_seen", AggregateFunction.COUNT, ""),
@@ -94,9 +96,10 @@ class DrillPipeline:
         # staged files are in a folder below, which may disappear meanwhile
         files = sorted(self.ledger.glob("*.parquet"))
         for path in files:
-            table = pq.read_table(path, columns=["partition", "sequence"], partitioning=None)
-            columns = (table.column(name).to_numpy().astype(np.int64) for name in ("partition", "sequence"))
-            oracle.add(*columns)
+            table = pq.read_table(path, columns=["partition", "sequence", "checksum"], partitioning=None)
+            partition, sequence, checksum = (column.to_numpy().astype(np.int64) for column in table.columns)
+            is_whole = checksum == partition * CHECKSUM_FACTOR + sequence
+            oracle.add(np.where(is_whole, partition, -1), sequence)  # a damaged row was never in the input
         return len(files)
 
     def read_totals(self) -> dict[int, Total]:

@@ -134,8 +134,9 @@ class Round:
             for number, target in enumerate(self._targets, first):
                 if not self._one_kill(number, target, observer, account, end):
                     break
-            if self._watched_s:  # the last one that was frozen wakes up while the job runs
-                self._arena.wait_complete(_COMPLETE_LIMIT_S)
+            # what was frozen wakes up while the job runs
+            if self._watched_s and not self._arena.wait_complete(_COMPLETE_LIMIT_S):
+                account.problems.append(f"after the last kill the cluster was not complete for {_COMPLETE_LIMIT_S:g} s")
             self._wait_for_end(observer, account, seconds)
             self._check_output(pipeline, observer, account)
             return account

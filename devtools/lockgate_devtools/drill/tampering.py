@@ -56,7 +56,8 @@ class Tampering:
         if target.is_one_way and choice.random() < 0.5:
             one, other = other, one
         how = f"from {one} to {other}" if target.is_one_way else f"between {one} and {other}"
-        return Victim(0, f"the link {how}, cut for {_CUT_S:g} s", tamper=partial(self._cut, one, other, target))
+        used = "" if self._are_connected(one, other) else ", which carries nothing now"
+        return Victim(0, f"the link {how}{used}, cut for {_CUT_S:g} s", tamper=partial(self._cut, one, other, target))
 
     def repair(self) -> None:
         """Sets every clock right."""
@@ -67,15 +68,24 @@ class Tampering:
         if target in (Target.LINK_LEADER_TASKMANAGER, Target.ONE_WAY_LEADER_TASKMANAGER):
             return leader, busy
         if target in (Target.LINK_TASKMANAGERS, Target.ONE_WAY_TASKMANAGERS):
-            others = [name for name in sorted(self._cluster.pids()) if name.startswith("taskmanager-") and name != busy]
-            if not others:
-                raise DrillError("there is no link between task managers: only one runs")
-            return busy, choice.choice(others)
+            return busy, choice.choice(self._peers(busy))
         assert self._cluster.links is not None
         servers = {name for name in self._cluster.links.servers_of(leader) if name.startswith("zookeeper-")}
         if not servers:
             raise DrillError(f"{leader} has no connection to ZooKeeper")
         return leader, min(servers)
+
+    def _peers(self, busy: str) -> list[str]:
+        """Other task managers, those with a connection to or from this one if there are any."""
+        others = [name for name in sorted(self._cluster.pids()) if name.startswith("taskmanager-") and name != busy]
+        if not others:
+            raise DrillError("there is no link between task managers: only one runs")
+        return [name for name in others if self._are_connected(busy, name)] or others
+
+    def _are_connected(self, one: str, other: str) -> bool:
+        links = self._cluster.links
+        assert links is not None
+        return other in links.servers_of(one) or one in links.servers_of(other)
 
     def _name(self, pid: int) -> str:
         for name, own in self._cluster.pids().items():

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from lockgate_devtools.drill.model import RecordCheck
 from lockgate_devtools.drill.oracle import LedgerOracle, Total, check_totals
+from lockgate_devtools.drill.pipeline import CHECKSUM_FACTOR, DrillPipeline
 
 
 def _whole_input(partitions: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,3 +95,16 @@ def test_every_wrong_missing_or_unknown_total_is_named() -> None:
         "partition 2",
         "partition 7 was never in the input",
     ]
+
+
+def test_a_row_with_another_column_wrong_is_lost_and_invented(tmp_path: Path) -> None:
+    pipeline = DrillPipeline(tmp_path, partitions=2, rows=3, rate=1, parallelism=1, checkpoint_interval_ms=100)
+    pipeline.ledger.mkdir()
+    partition, sequence = _whole_input(2, 3)
+    checksum = partition * CHECKSUM_FACTOR + sequence
+    checksum[4] += 1
+    table = pa.table({"partition": partition, "sequence": sequence, "checksum": checksum})
+    pq.write_table(table, pipeline.ledger / "part.parquet")
+    oracle = LedgerOracle([3, 3])
+    pipeline.read_ledger(oracle)
+    assert oracle.check() == RecordCheck(6, 1, 1)

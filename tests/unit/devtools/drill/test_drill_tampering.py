@@ -25,10 +25,11 @@ class Links:
 
     def __init__(self) -> None:
         self.cuts: list[tuple[str, str, bool]] = []
+        self.others: dict[str, set[str]] = {}
         self.is_whole = True
 
     def servers_of(self, name: str) -> set[str]:
-        return {"zookeeper-2", "taskmanager-0"} if name == "coordinator-1" else set()
+        return {"zookeeper-2", "taskmanager-0"} if name == "coordinator-1" else self.others.get(name, set())
 
     @contextmanager
     def cut_off(self, one: str, other: str, *, one_way: bool = False) -> Iterator[None]:
@@ -77,6 +78,17 @@ def test_the_link_that_is_named_is_cut_and_whole_again(tmp_path: Path, target: T
     victim.tamper()
     assert cluster.links.cuts == [(*pair, False)]
     assert cluster.links.is_whole
+
+
+def test_the_task_manager_to_be_cut_off_is_one_with_a_connection_if_there_is_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster._pids["taskmanager-2"] = 14
+    texts = {tampering(cluster).victim(Target.LINK_TASKMANAGERS, LEADER, BUSY, random.Random(n)).text for n in range(9)}
+    assert len(texts) == 2
+    assert all("carries nothing now" in text for text in texts)
+    cluster.links.others = {"taskmanager-2": {"taskmanager-0"}}
+    texts = {tampering(cluster).victim(Target.LINK_TASKMANAGERS, LEADER, BUSY, random.Random(n)).text for n in range(9)}
+    assert texts == {"the link between taskmanager-0 and taskmanager-2, cut for 6 s"}
 
 
 def test_the_seed_decides_which_direction_of_a_link_is_cut(tmp_path: Path) -> None:
