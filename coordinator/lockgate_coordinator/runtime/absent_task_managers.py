@@ -21,6 +21,10 @@ from lockgate_coordinator.runtime.workers import KeyedWorkers
 log = logging.getLogger(__name__)
 
 _AGAIN_MS = 50
+"""After the first probe, and twice as long after each further one: a process that dies with the leader closes its port
+within milliseconds. Others may be away for as long as new ones come, and a thousand of them would keep a core busy.
+"""
+_LONGEST_MS = 1_000
 
 
 class AbsentTaskManagers:
@@ -43,21 +47,22 @@ class AbsentTaskManagers:
         for name, address in addresses:
             if name not in self._probed_now:
                 self._probed_now.add(name)
-                self._probe(name, address)
+                self._probe(name, address, _AGAIN_MS)
 
-    def _probe(self, name: str, address: str) -> None:
-        """Repeatedly: a process that dies with the leader may close its port some milliseconds later."""
+    def _probe(self, name: str, address: str, again_ms: int) -> None:
+        """Repeatedly. again_ms: until the next probe."""
         if not self._awaited(name):
             self._probed_now.remove(name)
             return
         probe = self._probes.submit(name, lambda: probe_tcp(address))
-        probe.add_done_callback(lambda found: self._actor.tell(partial(self._probed, name, address, found)))
+        probe.add_done_callback(lambda found: self._actor.tell(partial(self._probed, name, address, again_ms, found)))
 
-    def _probed(self, name: str, address: str, found: Future[ProbeAnswer]) -> None:
+    def _probed(self, name: str, address: str, again_ms: int, found: Future[ProbeAnswer]) -> None:
         if found.exception() is None and found.result() is ProbeAnswer.REFUSED:
             self._probed_now.remove(name)
             if self._awaited(name):
                 log.info("task manager %s of an earlier leader has ended: nothing listens at %s", name, address)
                 self._ended(name)
         else:
-            self._actor.at(monotonic_ms() + _AGAIN_MS, partial(self._probe, name, address))
+            following_ms = min(2 * again_ms, _LONGEST_MS)
+            self._actor.at(monotonic_ms() + again_ms, partial(self._probe, name, address, following_ms))

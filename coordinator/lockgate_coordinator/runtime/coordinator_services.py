@@ -26,7 +26,8 @@ class CoordinatorServices:
     actor: Actor
     workers: KeyedWorkers  # by job key
     deletions: KeyedWorkers  # of files, by job key
-    probes: KeyedWorkers  # by task manager id
+    probes: KeyedWorkers  # of registered task managers, by id
+    absent: KeyedWorkers  # probes of those that have not come back, by id: hosts that are off take their time
     store: CoordinationStore
     files: MetadataFiles
     step_down: Callable[[str, int], None]

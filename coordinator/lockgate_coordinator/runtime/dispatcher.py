@@ -69,6 +69,7 @@ class Dispatcher:
             KeyedWorkers("job-worker", _JOB_THREADS, patience_s=_SLOW_S),
             KeyedWorkers("deletion", _DELETION_THREADS, patience_s=_HANGS_S),
             KeyedWorkers("probe", threads=4),
+            KeyedWorkers("absent", threads=4),
             store,
             files,
             step_down,
@@ -93,6 +94,7 @@ class Dispatcher:
         self._services.workers.close()
         self._services.deletions.close()
         self._services.probes.close()
+        self._services.absent.close()
 
     @property
     def actor(self) -> Actor:

@@ -119,7 +119,7 @@ class LeaderTerm:
         self._forgotten: set[str] = set()  # results deleted while they were still being read
         self._pool = SlotPool()
         self._pool_timer: Timer | None = None
-        self._absent = AbsentTaskManagers(services.actor, services.probes, self._awaits, self._will_not_come)
+        self._absent = AbsentTaskManagers(services.actor, services.absent, self._awaits, self._will_not_come)
         self.task_managers = TaskManagers(grant.token, services.settings, services.actor, services.probes, self)
         self.stories = StoryRequests(services.actor, self.task_managers.send)
         self.queries = StateQueries(services.actor, self.task_managers.send)

@@ -77,6 +77,20 @@ def test_one_that_does_not_refuse_is_waited_for_to_the_end(term: Term, answer: P
     assert term.now_ms >= UNTIL_MS
 
 
+def test_one_that_stays_away_is_probed_less_and_less_often(term: Term) -> None:
+    probes: list[int] = []
+
+    def answers() -> Iterator[ProbeAnswer | OSError]:
+        while True:
+            probes.append(term.now_ms)
+            yield ProbeAnswer.NONE
+
+    term.answers = answers()
+    term.absent.look_for([("tm-a", "host:1")])
+    term.pass_time()
+    assert probes == [0, 50, 150, 350, 750, 1550]
+
+
 def test_one_that_registers_meanwhile_is_left_alone(term: Term) -> None:
     term.answers = iter((ProbeAnswer.NONE, ProbeAnswer.REFUSED))
     term.absent.look_for([("tm-a", "host:1"), ("registered", "host:2")])
