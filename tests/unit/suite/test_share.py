@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import share
 from tests.share import DAY, draw_fewer_examples, of_today, other_days, other_parameters
 
 
@@ -30,25 +31,33 @@ def test_of_files_that_take_turns_each_is_run_on_one_day(monkeypatch: pytest.Mon
     tests = (("a", "1", True), ("a", "2", True), ("b", "3", True), ("c", "4", False), ("d", "5", True))
     items: Any = [_item(f"{file}.py::{name}", name, of_file=is_marked) for file, name, is_marked in tests]
     assert other_days(items, 1) == []
-    run = []
+    assert _runs_of(items, 3, monkeypatch) == [["1", "2", "3", "5"], ["4"] * 3]
     for day in range(DAY, DAY + 3):
         monkeypatch.setattr("tests.share.DAY", day)
         left = {item.name for item in other_days(items, 3)}
-        assert "4" not in left
-        run.append({item.name for item in items} - left - {"4"})
-    assert sorted(run, key=min) == [{"1", "2"}, {"3"}, {"5"}]
+        assert len(left & {"1", "2"}) != 1, "a file takes its turn as a whole"
+        assert {item.name for item in other_days(items[1:], 3)} == left - {"1"}, "whatever else there is"
 
 
 def test_a_single_test_takes_its_turn_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     rotating = ("a.py::x[1]", "a.py::x[2]", "a.py::y")
     items: Any = [*(_item(name, name, of_itself=True) for name in rotating), _item("a.py::z", "a.py::z")]
-    run = []
-    for day in range(DAY, DAY + 2):
+    assert _runs_of(items, 30, monkeypatch) == [sorted(rotating), ["a.py::z"] * 30]
+    for day in range(DAY, DAY + 30):
         monkeypatch.setattr("tests.share.DAY", day)
-        left = {item.name for item in other_days(items, 2)}
-        assert "a.py::z" not in left
-        run.append(set(rotating) - left)
-    assert sorted(run, key=min) == [{"a.py::x[1]", "a.py::x[2]"}, {"a.py::y"}]
+        left = {item.name for item in other_days(items, 30)}
+        assert len(left & {"a.py::x[1]", "a.py::x[2]"}) != 1, "with all sets of its parameters"
+    assert share._turn_of(items[0]) != share._turn_of(items[2])
+
+
+def _runs_of(items: list[Any], shares: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """In so many days in a row: what has run on one of them, and what on all, once for each day."""
+    run: list[str] = []
+    for day in range(DAY, DAY + shares):
+        monkeypatch.setattr("tests.share.DAY", day)
+        left = {item.name for item in other_days(items, shares)}
+        run += [item.name for item in items if item.name not in left]
+    return [sorted(name for name in run if run.count(name) == 1), [name for name in run if run.count(name) > 1]]
 
 
 def _item(nodeid: str, name: str, of_file: bool = False, of_itself: bool = False) -> object:
