@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,7 @@ _KEY = "wide"
 _VERTICES = 2
 _LIMIT_S = 600.0
 _QUIET_S = 5.0
+_MOST_GROWTH = 12  # for ten times the subtasks
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
@@ -41,6 +42,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
     if arguments.plot:
         plot([measurement.values for measurement in found], Path(arguments.plot))
     rows = tuple(row for measurement in found for row in measurement.rows)
+    rows += growth_rows({int(measurement.values["subtasks"]): measurement.values for measurement in found})
     return found[0] if len(found) == 1 else Measurement(rows, {"runs": [measurement.values for measurement in found]})
 
 
@@ -75,6 +77,18 @@ def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
             _row("memory of the leader", values["rss_mib"], 500 if goal else None, "MiB"),
         ),
         values,
+    )
+
+
+def growth_rows(by_subtasks: Mapping[int, Mapping[str, float]]) -> tuple[Row, ...]:
+    """How many times as much each column is with 10,000 subtasks as with 1,000; none unless both were measured."""
+    few, many = by_subtasks.get(1_000), by_subtasks.get(10_000)
+    if few is None or many is None:
+        return ()
+    return tuple(
+        at_most(f"10,000 subtasks to 1,000: {column}", many[column] / few[column], _MOST_GROWTH, "times")
+        for column in many
+        if column not in ("subtasks", "task_managers") and few[column] > 0
     )
 
 
