@@ -25,6 +25,7 @@ from lockgate_proto.messages import LeaderRecord
 from tests.certificates import make_certificates
 
 WAIT_S = 120.0
+_TRIES = 20
 SESSION_MS = 20_000  # no test waits for its end: what is to be over is ended by hand
 
 
@@ -154,14 +155,22 @@ class World:
 
 
 def _expire_for_real(session: Session) -> None:
-    """Ends the session from a second connection under the same id, as only its password allows."""
+    """Ends the session from a second connection under the same id, as only its password allows.
+
+    Its own client takes it back at once, perhaps before it has ended; then the next try gets the same session again.
+    """
     assert isinstance(session, ZooKeeperSession)
-    client = session._client
-    tls = transport(session._tls)
-    twin = KazooClient(hosts=session._hosts, client_id=(client._session_id, client._session_passwd), **tls)
-    twin.start()
-    twin.stop()
-    twin.close()
+    client, tls = session._client, transport(session._tls)
+    own = client._session_id, client._session_passwd
+    for _ in range(_TRIES):
+        twin = KazooClient(hosts=session._hosts, client_id=own, **tls)
+        twin.start()
+        found = twin.client_id
+        twin.stop()
+        twin.close()
+        if found is None or found[0] != own[0]:
+            return
+    raise AssertionError(f"session {session.id} was taken back {_TRIES} times")
 
 
 def _cut_for_real(session: Session) -> None:
