@@ -454,6 +454,7 @@ class JobMaster:
     def _end(self, ending: Ending, now_ms: int, failed: AttemptFailed | None = None) -> None:
         """Begins the end of the job. failed: the failure of the attempt that causes it, if any."""
         self._ending, self._attempts.is_ending = ending, True
+        self._writer.drop(now_ms)
         text = f"the job has ended: {ending.outcome.value.lower()}."
         self._life.note(f"{text} {ending.error}", now_ms)
         self._carry_out(self._orders.ended(text[0].upper() + text[1:]), now_ms)
@@ -462,7 +463,6 @@ class JobMaster:
             return
         attempt = self._attempts.current
         if attempt is not None and attempt.deployed_ms is not None:
-            self._writer.drop(now_ms)
             self._to_snapshots(ce.AttemptEnded(ending.reason), now_ms)
             ending.commit_last(attempt, failed, self._attempts.committed_id, now_ms)
         else:

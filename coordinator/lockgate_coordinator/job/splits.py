@@ -116,6 +116,7 @@ class SplitAssigner:
         self._running: set[int] = set()
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
         self._known: dict[str, int] = {}  # by split, the subtask that has it
+        self._adopted: list[SplitState] = []  # beyond those of the snapshot
         self._files: list[StateHandle] = []
         self._closed: set[int] = set()
         self._informed: set[int] = set()  # subtasks that have splits, or were notified that they have none
@@ -140,6 +141,7 @@ class SplitAssigner:
         """A subtask has had splits from an earlier leader, beyond those of the snapshot."""
         index = progress.subtask
         new = [split for split in progress.assigned if split.split not in self._known]
+        self._adopted += new
         self._known.update((split.split, index) for split in new)
         self._load[index] += sum(remaining(split) for split in new)
         self._count[index] += len(new)
@@ -186,6 +188,8 @@ class SplitAssigner:
             return self._generate(source)
         first = self.first.of(self.vertex_id)  # in the record of the attempt, which is written before
         if first is None:
+            if self._adopted and depends_on_time(self._vertex.operators[0]):  # an earlier version has not stored them
+                self.first.found(self.vertex_id, SourceState(tuple(self._adopted)))
             return self._discover(now_ms)
         self._assign_new(first)
         if first.complete:

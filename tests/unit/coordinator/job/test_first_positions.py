@@ -10,16 +10,19 @@ from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPart
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import (
     AssignSplits,
+    AttemptProgress,
     AttemptRecord,
     DiscoverSplits,
     FailureCause,
     JobGraph,
     KafkaSource,
     KafkaStart,
+    LeaderFailover,
     SourceState,
     SplitsDiscovered,
     SplitState,
     SubtaskPhase,
+    SubtaskProgress,
     SubtaskState,
 )
 from lockgate_proto.splits import UNBOUNDED
@@ -154,4 +157,42 @@ def test_a_fault_of_the_source_is_none_of_its_positions() -> None:
     driver = Driver(graph()).run()
     failed = SplitsDiscovered(attempt(1), "read", error="away", cause=FailureCause.FAULT, round=1)
     driver.give(events.SplitsFound(failed))
+    driver.tick(10_000)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert record(driver).attempt == 2
     assert record(driver).first_positions == ()
+    ((_, asked),) = driver.sent(DiscoverSplits)
+    assert asked.known == ()
+
+
+def test_a_write_that_is_tried_again_does_not_keep_a_job_from_ending() -> None:
+    """An operator drains it while ZooKeeper takes no attempt record."""
+    driver = Driver(graph()).run()
+    found(driver)
+    driver.give(events.PersistFailed(events.PersistKind.ATTEMPT, "ZooKeeper is away", 1))
+    driver.give(events.StopRequested("s", drain=True))
+    driver.give(events.OrdersPersisted(driver.one(effects.PersistOrders).orders))
+    driver.all_report(SubtaskPhase.SUBTASK_EXHAUSTED)
+    number = driver.one(effects.PersistCheckpointId).checkpoint_id
+    driver.give(events.CheckpointIdPersisted(number))
+    driver.acknowledge(number)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    driver.commit(number)
+    assert driver.result().outcome == "FINISHED"
+
+
+def test_what_an_adopted_attempt_reads_is_stored_where_an_earlier_version_has_not() -> None:
+    """So that a part that is lost begins there, and not at the beginning, beside the partitions of the others."""
+    driver = Driver(replace(graph(), leader_failover=LeaderFailover.LEADER_FAILOVER_REATTACH), token=9)
+    request = driver.recover(AttemptRecord(attempt=1, task_manager_ids=("tm-a", "tm-b"))).request
+    for index, name in enumerate(("tm-a", "tm-b")):
+        running = SubtaskPhase.SUBTASK_RUNNING
+        source = SubtaskProgress("read", index, running, has_assigned=True, assigned=FOUND[index::2])
+        own = AttemptProgress(attempt(1), (source, SubtaskProgress("count", index, running)))
+        driver.give(events.StillRunning(name, attempt(1), own))
+    assert driver.offer(request).record.attempt == 1, "it is adopted"
+    driver.give(events.AttemptPersisted(1))
+    (stored,) = record(driver).first_positions
+    state = KnownPositions((stored,)).of("read")
+    assert state is not None
+    assert sorted(state.splits, key=lambda split: split.split) == list(FOUND)
