@@ -106,6 +106,8 @@ class DrillPipeline:
         """The rows of the keyed aggregate's table, by partition. Raises sqlite3.Error."""
         with sqlite3.connect(f"file:{self.totals}?mode=ro", uri=True) as database:
             rows = database.execute(f'SELECT "partition", rows_seen, total, last FROM {_TABLE}').fetchall()
+        if len({row[0] for row in rows}) < len(rows):
+            raise sqlite3.IntegrityError(f"the table {_TABLE} has several rows of one partition")
         return {int(number): Total(int(count), int(total), int(last)) for number, count, total, last in rows}
 
     def _vertex(self, name: str, *operators: tuple[str, Any]) -> Vertex:
