@@ -22,7 +22,7 @@ from lockgate_taskmanager.spark.event_time import Times
 from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
-from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob, forget_settings
+from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -84,7 +84,6 @@ class Plan:
         leaf.prepare()
         bottom = leaf.frame()
         self._frame = build(bottom)
-        forget_settings()
         with explained(where):
             if not is_connect(self._frame):
                 _require_fresh(self._frame, bottom, where)
@@ -122,7 +121,6 @@ class Plan:
     def _execute(self, frame: DataFrame) -> pa.Table:
         if self._job is not None:
             return counted(self._job.run)
-        forget_settings()
         table = counted(frame.toArrow)
         if self._may_have_job:
             self._job = self._new_job(frame)
@@ -135,7 +133,7 @@ class Plan:
             if frame.sparkSession.conf.get(LARGE_TYPES, "false") == "true":
                 return None
             return RepeatedJob(frame, self.schema, self._leaf.result_path)
-        except (OSError, Py4JError, PySparkException) as error:
+        except (OSError, Py4JError, PySparkException, TypeError) as error:  # TypeError: Spark has no such class
             LOG.warning("%s: micro-batches take a slower way: %s", self._where, str(error).partition("\n")[0])
             return None
 

@@ -32,6 +32,7 @@ class _Thread(threading.local):
 
     session: Any = None
     names: frozenset[str] = frozenset()
+    version: int = 0
 
 
 _thread = _Thread()
@@ -51,6 +52,7 @@ class RepeatedJob:
         self._folder = os.path.dirname(path)
         self._is_full = False  # there was no room for the last result
         # Looking a method up costs as much as calling it
+        self._version = session._jsparkSession.sessionState().conf().settings().hashCode
         executed = frame._jdf.queryExecution().executedPlan()
         self._reset = executed.resetMetrics if _OBSERVES in executed.toString() else None
         self._collect = frame._jdf.toArrowBatchRdd().toJavaRDD().collectAsync
@@ -68,7 +70,7 @@ class RepeatedJob:
 
     def run(self) -> pa.Table:
         """Executes the job. Raises PySparkException, Py4JError, OSError."""
-        _set_properties(self._session)
+        _set_properties(self._session, self._version())
         if self._reset is not None:
             self._reset()
         batches = self._collect().get()
@@ -116,11 +118,6 @@ class RepeatedJob:
         return pa.ipc.read_record_batch(batch, self._schema)
 
 
-def forget_settings() -> None:
-    """The next job on this thread reads its session's settings again: code that may have changed them was called."""
-    _thread.session = None
-
-
 def clear_properties(context: Any) -> None:
     """Jobs that this thread starts later have no settings of a session's. Raises Py4JError."""
     names, _thread.session, _thread.names = _thread.names, None, frozenset()
@@ -128,9 +125,12 @@ def clear_properties(context: Any) -> None:
         context.setLocalProperty(name, None)
 
 
-def _set_properties(session: Any) -> None:
-    """Jobs that this thread starts run with the session's settings, as those of an SQL execution do."""
-    if _thread.session is session:
+def _set_properties(session: Any, version: int) -> None:
+    """Jobs that this thread starts run with the session's settings, as those of an SQL execution do.
+
+    version: another number after a change of the settings.
+    """
+    if _thread.session is session and _thread.version == version:
         return
     settings = {name: value for name, value in session.conf.getAll.items() if name.startswith("spark")} | _CALL_SITE
     context = session.sparkContext
@@ -139,4 +139,4 @@ def _set_properties(session: Any) -> None:
         context.setLocalProperty(name, None)
     for name, value in settings.items():
         context.setLocalProperty(name, value)
-    _thread.session, _thread.names = session, frozenset(settings)
+    _thread.session, _thread.names, _thread.version = session, frozenset(settings), version

@@ -178,6 +178,32 @@ def test_settings_changed_by_a_later_plan_reach_tasks(plan: MakePlan) -> None:
         assert made.run([b"a\n"]).to_pylist() == [{"zone": "Asia/Tokyo"}]
 
 
+def test_settings_changed_between_batches_reach_tasks_and_are_sent_once(
+    plan: MakePlan, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    context = type(session.sparkContext)
+    send = context.setLocalProperty
+
+    def counted(self: Any, name: str, value: str) -> None:
+        sent.append(name)
+        send(self, name, value)
+
+    monkeypatch.setattr(context, "setLocalProperty", counted)
+    made = plan(lambda frame: frame.mapInArrow(_zone, "zone STRING"))
+    anew = plan(lambda frame: frame.selectExpr("rand() AS r"))
+    assert made.repeatable
+    assert not anew.repeatable
+    for zone in ("UTC", "Asia/Tokyo", "Asia/Kolkata"):
+        session.conf.set(SETTING, zone)
+        for _ in range(2):
+            assert made.run([b"a\n"]).to_pylist() == [{"zone": zone}]
+        sent.clear()
+        anew.run([b"a\n"])
+        made.run([b"a\n"])
+        assert not sent
+
+
 def _zone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
@@ -196,6 +222,7 @@ def test_a_thread_that_was_left_has_no_settings(plan: MakePlan, session: Any) ->
     jobs.leave_thread()
     assert context.getLocalProperty(SETTING) is None
     assert context.getLocalProperty("callSite.short") is None
+    assert context.getLocalProperty("spark.job.interruptOnCancel") == "false"
     jobs.adopt_thread()
     made.run([b"a\n"])
     assert context.getLocalProperty(SETTING) == "UTC", "another attempt has them again"

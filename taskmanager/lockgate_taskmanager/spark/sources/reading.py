@@ -116,7 +116,7 @@ class BatchSizer:
         if took_ms > _TOLERANCE * self._target_ms:
             self._slow.append(took_ms)
             if len(self._slow) > 1:
-                self._change(min(self._slow), full)
+                self._change(full)
                 self._slow.clear()
             return
         self._slow.clear()
@@ -125,10 +125,10 @@ class BatchSizer:
             wanted = int(size_bytes * self._target_ms / max(took_ms, 1.0))
             self.budget_bytes = min(max(wanted, self.budget_bytes), self.budget_bytes * _GROWTH, self._max_bytes)
 
-    def _change(self, took_ms: float, full: bool) -> None:
-        """After slow batches: halves the budget, or doubles it if that costs little."""
-        now = self.budget_bytes
-        larger = full and took_ms <= _LONGEST * self._target_ms and self._is_larger_cheap(took_ms)
+    def _change(self, full: bool) -> None:
+        """After slow batches: halves the budget, or doubles it if that costs little and none of them was very long."""
+        now, took_ms = self.budget_bytes, min(self._slow)
+        larger = full and max(self._slow) <= _LONGEST * self._target_ms and self._is_larger_cheap(took_ms)
         self.budget_bytes = min(2 * now, self._max_bytes) if larger else max(self._floor, now // 2)
         if self.budget_bytes != now:
             self._other = now, took_ms
