@@ -76,11 +76,14 @@ class Credentials:
             return ()
         return answer_to(self.secret, me, method, _authorization(metadata).decode())
 
-    def channel(self, address: str) -> grpc.Channel:
-        """An insecure channel on a machine of one's own, a TLS channel where TLS files are set."""
+    def channel(self, address: str, options: tuple[tuple[str, int], ...] = ()) -> grpc.Channel:
+        """An insecure channel on a machine of one's own, a TLS channel where TLS files are set.
+
+        options: beside those of every channel.
+        """
         if self.tls is None:
-            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.secure_channel(address, self.tls.channel_credentials(), options=TLS_CHANNEL_OPTIONS)
+            return grpc.insecure_channel(address, options=CHANNEL_OPTIONS + options)
+        return grpc.secure_channel(address, self.tls.channel_credentials(), options=TLS_CHANNEL_OPTIONS + options)
 
     def edition(self) -> object:
         """Another object once new TLS files are there: channels opened before would show the old certificate."""

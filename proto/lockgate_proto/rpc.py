@@ -60,6 +60,11 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
+# gRPC pings the other side after messages, to learn how much may be on its way. That is for streams of data. Between a
+# leader and thousands of task managers it costs more than it can gain: messages are small.
+CONTROL_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.http2.bdp_probe", 0),)
+
+
 @dataclass(frozen=True)
 class Method:
     """One rpc: its path and the frozen types of its request and response."""

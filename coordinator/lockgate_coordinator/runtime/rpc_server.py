@@ -31,7 +31,7 @@ from lockgate_common.serving.grpc_parts import unusable
 from lockgate_common.serving.requests import one_request
 from lockgate_common.settings import SettingsError
 from lockgate_proto.codec import decode, encode
-from lockgate_proto.rpc import MAX_MESSAGE_ELEMENTS, SERVER_OPTIONS, SERVICES, Method, full_name
+from lockgate_proto.rpc import CONTROL_OPTIONS, MAX_MESSAGE_ELEMENTS, SERVER_OPTIONS, SERVICES, Method, full_name
 
 from lockgate_coordinator.runtime.audit import AuditedCall
 from lockgate_coordinator.runtime.callers import Callers
@@ -135,7 +135,8 @@ class RpcServer:
         if problem := unusable():
             raise SettingsError(problem)
         self.thread = LoopThread("rpc-loop")
-        self._server = grpc.server(Calls(self.thread, self._failed, ClientCall), options=SERVER_OPTIONS)  # type: ignore[arg-type]
+        options = SERVER_OPTIONS + CONTROL_OPTIONS
+        self._server = grpc.server(Calls(self.thread, self._failed, ClientCall), options=options)  # type: ignore[arg-type]
         self._asking = ThreadPoolExecutor(_THREADS, "rpc-asks")
         self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
         self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")

@@ -76,7 +76,7 @@ class LeaderConnection:
         self._outbox: queue.SimpleQueue[TaskManagerMessage | None] = queue.SimpleQueue()
         self._proven = threading.Event()  # or over
         self._is_over = False
-        self._channel = credentials.channel(record.address)
+        self._channel = credentials.channel(record.address, rpc.CONTROL_OPTIONS)
         self._introduction = credentials.introduction(
             Peer(record.address, record.instance), rpc.path("ControlService", "Connect")
         )
