@@ -100,7 +100,6 @@ class Jobs:
         if self._tagged == threading.get_ident():
             if self._context is not None:
                 self._context.removeJobTag(self._tag)
-                self._context.setInterruptOnCancel(False)
                 clear_properties(self._context)
             else:
                 self._session.removeTag(self._tag)

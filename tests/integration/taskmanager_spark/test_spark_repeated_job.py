@@ -222,7 +222,6 @@ def test_a_thread_that_was_left_has_no_settings(plan: MakePlan, session: Any) ->
     jobs.leave_thread()
     assert context.getLocalProperty(SETTING) is None
     assert context.getLocalProperty("callSite.short") is None
-    assert context.getLocalProperty("spark.job.interruptOnCancel") == "false"
     jobs.adopt_thread()
     made.run([b"a\n"])
     assert context.getLocalProperty(SETTING) == "UTC", "another attempt has them again"
