@@ -21,6 +21,7 @@ from lockgate_proto.messages import (
     Deploy,
     DiscoverSplits,
     FailureCause,
+    FileSource,
     FixedDelayRestart,
     JobEventKind,
     JobGraph,
@@ -345,15 +346,21 @@ def test_splits_of_what_runs_on_are_not_given_out_again_and_those_of_the_part_ar
     assert sorted(split.split for split in assigned.splits) == sorted(shares[1])
 
 
-def test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written() -> None:
-    """It was asked for in the attempt before, and is not asked for again."""
-    source = Operator(id="thin-source", kind=replace(FILES, continuous=True))
+def beside(kind: FileSource | KafkaSource) -> Driver:
+    """The job runs, and beside its parts a thin one with this source, in the first slot alone."""
+    source = Operator(id="thin-source", kind=kind)
     thin = Vertex(id="thin", parallelism=1, operators=(source, Operator(id="print", kind=ConsoleSink())))
     graph = forward()
     driver = Driver(replace(graph, vertices=(*graph.vertices, thin)))
     driver.deploy(driver.recover().request)
     driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
     driver.report(SubtaskPhase.SUBTASK_RUNNING, ("thin", 0))
+    return driver
+
+
+def test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written() -> None:
+    """It was asked for in the attempt before, and is not asked for again."""
+    driver = beside(replace(FILES, continuous=True))
     lose(driver)
     driver.offer(request(driver).request, NEW)
     splits = SplitsDiscovered(attempt(1), "thin", (SplitState("new", 0, 10),), round=1)
@@ -396,13 +403,7 @@ def test_partitions_of_a_lost_part_that_no_checkpoint_has_begin_again_where_they
 
 def test_first_positions_that_come_while_the_record_of_a_part_is_written_are_written_next() -> None:
     """The record under way does not have them: its answer lets no split be assigned."""
-    source = Operator(id="thin-source", kind=KafkaSource("h:9", ("t",)))
-    thin = Vertex(id="thin", parallelism=1, operators=(source, Operator(id="print", kind=ConsoleSink())))
-    graph = forward()
-    driver = Driver(replace(graph, vertices=(*graph.vertices, thin)))
-    driver.deploy(driver.recover().request)
-    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
-    driver.report(SubtaskPhase.SUBTASK_RUNNING, ("thin", 0))
+    driver = beside(KafkaSource("h:9", ("t",)))
     lose(driver)
     assert driver.offer(request(driver).request, NEW).record.first_positions == ()
     splits = SplitsDiscovered(attempt(1), "thin", (SplitState("t/0", 7, UNBOUNDED),), round=1)
