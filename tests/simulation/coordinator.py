@@ -56,11 +56,11 @@ class SimulatedActor:
 
     def start(self) -> None: ...
 
-    def tell(self, call: Callable[[], Any]) -> bool:
+    def tell(self, call: Callable[[], Any], *, here: bool = False) -> bool:  # noqa: ARG002
         self._queue.put(call, self._process)
         return True
 
-    def ask(self, call: Callable[[], Any]) -> Future[Any]:
+    def ask(self, call: Callable[[], Any], *, here: bool = False) -> Future[Any]:  # noqa: ARG002
         answer: Future[Any] = Future()
 
         def run() -> None:

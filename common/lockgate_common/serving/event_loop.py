@@ -110,6 +110,8 @@ class Bell:
 
 async def settled(answer: Future[T], thread: LoopThread, timeout_s: float | None) -> T:
     """The outcome of another thread's future, which cancelling this does not cancel. Raises TimeoutError."""
+    if answer.done():
+        return answer.result()
     bell = Bell(thread)
     answer.add_done_callback(lambda _: bell.ring())
     if not answer.done() and not await bell.wait(timeout_s):

@@ -1,6 +1,8 @@
 """One thread that owns mutable state, with a queue of calls and a heap of timers.
 
-Calls must not block. Calls after `stop` are refused, so that no caller waits for ever.
+Calls must not block. Calls after `stop` are refused, so that no caller waits for ever. A short call may run on the
+caller's thread while the actor has nothing else to do: still one at a time, but without two switches between threads,
+each of which waits for a core on a busy machine.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class Actor:
         self._order = itertools.count()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name)
+        self._running: threading.Thread | None = None  # makes a call now
 
     def start(self) -> None:
         """Starts the thread."""
@@ -69,24 +72,37 @@ class Actor:
 
     @property
     def ident(self) -> int | None:
-        """The thread's, for its stack; None before `start`."""
-        return self._thread.ident
+        """Of the thread that makes a call now, or would make the next one, for its stack; None before `start`."""
+        return (self._running or self._thread).ident
 
     def is_current(self) -> bool:
-        """True on the actor's own thread."""
-        return threading.current_thread() is self._thread
+        """True inside a call."""
+        return threading.current_thread() is self._running
 
-    def tell(self, call: Callable[[], None]) -> bool:
-        """Queues a call. False when the actor has stopped and the call will never run."""
+    def tell(self, call: Callable[[], None], *, here: bool = False) -> bool:
+        """Queues a call. False when the actor has stopped and the call will never run.
+
+        here: makes it at once, on this thread, if no other is queued or running.
+        """
         with self._ready:
             if self._stopped:
                 return False
-            self._calls.append(call)
-            self._ready.notify()
-            return True
+            if not here or self._calls or self._running is not None or self._thread.ident is None:
+                self._calls.append(call)
+                self._ready.notify()
+                return True
+            self._running = threading.current_thread()
+        try:
+            self._make(call)
+        finally:
+            with self._ready:
+                self._running = None
+                if self._calls or self._stopped:
+                    self._ready.notify()
+        return True
 
-    def ask(self, call: Callable[[], T]) -> Future[T]:
-        """Queues a call and returns its outcome. Fails with Stopped when the actor has stopped."""
+    def ask(self, call: Callable[[], T], *, here: bool = False) -> Future[T]:
+        """As `tell`, and returns the outcome. Fails with Stopped when the actor has stopped."""
         answer: Future[T] = Future()
 
         def run() -> None:
@@ -97,7 +113,7 @@ class Actor:
             except Exception as error:
                 answer.set_exception(error)
 
-        if not self.tell(run):
+        if not self.tell(run, here=here):
             answer.set_exception(Stopped("this coordinator is shutting down"))
         return answer
 
@@ -106,26 +122,33 @@ class Actor:
         timer = Timer(due_ms, call)
         with self._ready:
             heapq.heappush(self._timers, (due_ms, next(self._order), timer))
-            self._ready.notify()
+            if self._timers[0][2] is timer:
+                self._ready.notify()
         return timer
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
-            try:
-                call()
-            except Exception:
-                log.exception("a call on the %s thread failed; the thread continues", self._thread.name)
+            self._make(call)
+
+    def _make(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            log.exception("a call on the %s thread failed; the thread continues", self._thread.name)
 
     def _next(self) -> Callable[[], None] | None:
         with self._ready:
+            if self.is_current():
+                self._running = None
             while True:
                 now = monotonic_ms()
                 # A due timer is queued after the waiting calls: a heartbeat that has arrived is handled before
                 # the timer that would declare it missing.
                 while self._timers and (self._timers[0][2].call is None or self._timers[0][0] <= now):
                     self._calls.append(heapq.heappop(self._timers)[2].fire)
-                if self._calls:
+                if self._running is None and self._calls:
+                    self._running = self._thread
                     return self._calls.popleft()
-                if self._stopped:
+                if self._running is None and self._stopped:
                     return None
                 self._ready.wait(min(self._timers[0][0] - now, _LONGEST_WAIT_MS) / 1000 if self._timers else None)

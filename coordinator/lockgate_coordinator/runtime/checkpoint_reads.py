@@ -15,7 +15,7 @@ from lockgate_coordinator.job.redistribute import SourceStateUnreadable, source_
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
 from lockgate_coordinator.runtime.errors import Busy, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
-from lockgate_coordinator.runtime.rpc_server import Later
+from lockgate_coordinator.runtime.rpc_server import UnaryCall
 from lockgate_coordinator.runtime.state_queries import is_file_missing
 from lockgate_coordinator.runtime.term import LeaderTerm
 
@@ -25,7 +25,7 @@ _WAIT_S = 60.0
 _TRIES = 5
 _LATE = "the state was not read in time; try again"
 
-_SMALL_BYTES = 16 << 10
+_SMALL_BYTES = 16 << 10  # of an answer that is encoded on the loop
 
 Retained = Callable[[str], Sequence[m.CompletedCheckpoint]]
 _Asked = tuple[m.CompletedCheckpoint, m.CompletedCheckpoint, Future[m.StateAnswer]]
@@ -40,32 +40,31 @@ class CheckpointReads:
     files: MetadataFiles
     retained: Retained
 
-    def query(self, request: m.QueryStateRequest, tries: int = _TRIES) -> Later[m.StateAnswer]:
-        """The state of some keys, all as of one checkpoint. Raises Refused.
+    async def query(self, request: m.QueryStateRequest, call: UnaryCall) -> m.QueryStateResponse:
+        """The state of some keys, all as of one checkpoint. On the loop. Raises Refused, Busy.
 
         The newest checkpoint may be subsumed while it is read for the first time: then the next one is. So may an
         earlier one that has answered so far because it was open.
         """
         _check(request)
-        named, checkpoint, answer = self._asked(request)
-
-        def then(answer: m.StateAnswer) -> m.QueryStateResponse | Later[m.StateAnswer]:
+        for _ in range(_TRIES):
+            named, checkpoint, asked = await self._asked(request, call)
+            answer = await call.outcome(asked, _LATE, _WAIT_S)
             if answer.outcome is m.QueryOutcome.ANSWERED:
+                call.is_large = sum(len(value.key) + len(value.value) for value in answer.values) > _SMALL_BYTES
                 return m.QueryStateResponse(checkpoint.checkpoint_id, answer.values)
-            if is_file_missing(answer):
-                if checkpoint == named and self._is_retained(request.job_key, checkpoint):
-                    raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, answer.problem))
-                if request.checkpoint_id:
-                    raise _no_such(request, self.retained(request.job_key))
-                if tries > 1:
-                    return self.query(request, tries - 1)
-                raise Busy("each checkpoint was deleted before it was read; try again, or retain more of them")
-            is_wrong = answer.outcome is m.QueryOutcome.NOT_ANSWERABLE
-            raise Refused(StatusCode.INVALID_ARGUMENT if is_wrong else StatusCode.FAILED_PRECONDITION, answer.problem)
+            if not is_file_missing(answer):
+                is_wrong = answer.outcome is m.QueryOutcome.NOT_ANSWERABLE
+                code = StatusCode.INVALID_ARGUMENT if is_wrong else StatusCode.FAILED_PRECONDITION
+                raise Refused(code, answer.problem)
+            kept = await call.work(lambda: self.retained(request.job_key))
+            if checkpoint == named and _is_among(checkpoint, kept):
+                raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, answer.problem))
+            if request.checkpoint_id:
+                raise _no_such(request, kept)
+        raise Busy("each checkpoint was deleted before it was read; try again, or retain more of them")
 
-        return Later(answer, _LATE, _WAIT_S, then, _is_small)
-
-    def _asked(self, request: m.QueryStateRequest) -> _Asked:
+    async def _asked(self, request: m.QueryStateRequest, call: UnaryCall) -> _Asked:
         """Asks a task manager. For a running job this is one visit to the actor. Raises Refused."""
 
         def ask(term: LeaderTerm, found: Sequence[m.CompletedCheckpoint]) -> _Asked:
@@ -76,15 +75,11 @@ class CheckpointReads:
             found = retained_by_running(term, request.job_key)
             return None if found is None else ask(term, found)
 
-        asked = self.dispatcher.call(ask_running)
+        asked = await self.dispatcher.called(ask_running, call.thread, here=True)
         if asked is None:
-            ended = self.retained(request.job_key)
-            asked = self.dispatcher.call(lambda term: ask(term, ended))
+            ended = await call.work(lambda: self.retained(request.job_key))
+            asked = await self.dispatcher.called(lambda term: ask(term, ended), call.thread, here=True)
         return asked
-
-    def _is_retained(self, job_key: str, checkpoint: m.CompletedCheckpoint) -> bool:
-        """Whether it still is: its files are deleted only afterwards."""
-        return any(each.pointer == checkpoint.pointer for each in self.retained(job_key))
 
     def offsets(self, job_key: str) -> tuple[m.CheckpointOffsets, ...]:
         """Where the sources were at the barrier of each retained checkpoint. One deleted meanwhile is left out."""
@@ -98,7 +93,7 @@ class CheckpointReads:
             except StorageError as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
-                if self._is_retained(job_key, checkpoint):
+                if _is_among(checkpoint, self.retained(job_key)):
                     raise Refused(StatusCode.FAILED_PRECONDITION, _missing(checkpoint, str(error))) from error
             except SourceStateUnreadable as error:
                 raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
@@ -156,10 +151,9 @@ def _named(request: m.QueryStateRequest, found: Sequence[m.CompletedCheckpoint])
     raise _no_such(request, found)
 
 
-def _is_small(answer: m.StateAnswer) -> bool:
-    """Whether it takes no time worth a worker to pass it on."""
-    size = sum(len(value.key) + len(value.value) for value in answer.values)
-    return answer.outcome is m.QueryOutcome.ANSWERED and size <= _SMALL_BYTES
+def _is_among(checkpoint: m.CompletedCheckpoint, kept: Sequence[m.CompletedCheckpoint]) -> bool:
+    """Whether it is still retained: its files are deleted only afterwards."""
+    return any(each.pointer == checkpoint.pointer for each in kept)
 
 
 def _missing(checkpoint: m.CompletedCheckpoint, problem: str) -> str:

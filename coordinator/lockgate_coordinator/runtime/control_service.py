@@ -18,6 +18,7 @@ from lockgate_proto.messages import (
     NotifyCheckpointComplete,
     PrepareJob,
     Register,
+    StateAnswer,
     TaskManagerMessage,
 )
 
@@ -105,7 +106,8 @@ class ControlService:
         self._check(term, message)
         if message.task_manager_id != name or isinstance(message.body, Register):
             raise Refused(StatusCode.INVALID_ARGUMENT, f"the stream belongs to {name}, which has registered already")
-        self._dispatcher.tell(term, lambda: term.task_managers.received(link, message))
+        is_awaited = isinstance(message.body, StateAnswer)  # by a client, and quickly handled
+        self._dispatcher.tell(term, lambda: term.task_managers.received(link, message), here=is_awaited)
 
     def _check(self, term: LeaderTerm, message: TaskManagerMessage) -> None:
         if message.token > term.token:

@@ -216,9 +216,9 @@ class Dispatcher:
         except TimeoutError:
             raise Busy("the new leader is still reading the jobs; try again") from None
 
-    async def called(self, call: Callable[[LeaderTerm], T], thread: LoopThread) -> T:
-        """As `call`, for a coroutine."""
-        answer = self._actor.ask(lambda: call(self._present()))
+    async def called(self, call: Callable[[LeaderTerm], T], thread: LoopThread, *, here: bool = False) -> T:
+        """As `call`, for a coroutine. here: on the loop if the actor has nothing else to do; for short calls."""
+        answer = self._actor.ask(lambda: call(self._present()), here=here)
         try:
             return await settled(answer, thread, _ANSWER_S)
         except TimeoutError:
@@ -262,8 +262,18 @@ class Dispatcher:
 
         return _wait(self._actor.ask(run))
 
-    def tell(self, term: LeaderTerm, call: Callable[[], None], too_late: Callable[[], None] | None = None) -> bool:
-        """Runs `call` on the actor thread, or `too_late` when the term is over by then. False: neither will run."""
+    def tell(
+        self,
+        term: LeaderTerm,
+        call: Callable[[], None],
+        too_late: Callable[[], None] | None = None,
+        *,
+        here: bool = False,
+    ) -> bool:
+        """Runs `call` on the actor thread, or `too_late` when the term is over by then. False: neither will run.
+
+        here: on this thread if the actor has nothing else to do; for short calls.
+        """
 
         def run() -> None:
             if not term.fence.over.is_set():
@@ -271,7 +281,7 @@ class Dispatcher:
             elif too_late is not None:
                 too_late()
 
-        return self._term is term and self._actor.tell(run)
+        return self._term is term and self._actor.tell(run, here=here)
 
     def forget(self, runner: JobRunner, watcher: Watcher) -> None:
         """Removes a watcher."""

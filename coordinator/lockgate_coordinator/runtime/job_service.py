@@ -307,10 +307,10 @@ class JobService:
         found = self._dispatcher.call(lambda term: retained_by_running(term, key))
         return self._result(key).retained if found is None else found
 
-    def QueryState(self, request: m.QueryStateRequest, _call: UnaryCall) -> Later[m.StateAnswer]:
+    async def QueryState(self, request: m.QueryStateRequest, call: UnaryCall) -> m.QueryStateResponse:
         """What operators hold for some keys, all as of one completed checkpoint."""
-        self._dispatcher.wait_recovered()
-        return self._reads.query(request)
+        await self._dispatcher.recovered(call.thread)
+        return await self._reads.query(request, call)
 
     def GetCheckpoint(self, request: m.GetCheckpointRequest, _call: UnaryCall) -> m.GetCheckpointResponse:
         """What each subtask contributed to a checkpoint that this leader has taken, as far as that is kept."""

@@ -2,7 +2,9 @@
 
 ```
             +-- unary: request read on the loop --> a worker decodes, handles, encodes --> answer
- Call --> guard                                        | Later: holds no thread while it waits
+            |                                          | Later: holds no thread while it waits
+ Call --> guard
+            +-- unary, by a coroutine: all of it on the loop, but for what is large or blocks
             +-- stream: a coroutine of its service, sending and receiving on the loop
 ```
 
@@ -13,11 +15,12 @@ storage does not block queries. Large messages are encoded and decoded on a thir
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import grpc
 from grpc import StatusCode
@@ -51,15 +54,37 @@ _SMALL_BYTES = 16 * 1024  # decoded on the loop: some 100 us
 _MOST_ELEMENTS = 100_000  # of a client's request, in all its repeated fields: some 500 ms to decode
 
 
-class UnaryCall:
-    """The context of a call for its handler on a worker."""
+class Work(Protocol):
+    """Runs a step of a call on a worker."""
 
-    def __init__(self, call: ClientCall) -> None:
+    def __call__(self, step: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class UnaryCall:
+    """The context of a call for its handler."""
+
+    def __init__(self, call: ClientCall, thread: LoopThread, work: Work) -> None:
         self.metadata = call.metadata
         self.time_remaining = call.time_remaining
         self.trailing: tuple[tuple[str, str], ...] = ()
         self.caller = call.caller
         self.audited = AuditedCall(call.method, call.caller, call.peer)
+        self.thread = thread
+        self.work = work
+        """For a coroutine: runs what blocks, or takes long, on a worker."""
+        self.is_large = False
+        """Whether encoding the answer of a coroutine would hold up the loop."""
+
+    async def outcome(self, answer: Future[T], late: str, limit_s: float | None) -> T:
+        """Of another thread's future. late: what Busy says if it does not come within `limit_s`, or the caller's time.
+
+        None: as long as the caller waits.
+        """
+        limits = [item for item in (self.time_remaining(), limit_s) if item is not None]
+        try:
+            return await settled(answer, self.thread, min(limits) if limits else None)
+        except TimeoutError:
+            raise Busy(late) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +93,12 @@ class Later(Generic[T]):
 
     late: the error when it does not come within `limit_s` (None: as long as the caller waits)
     then: converts the outcome to the response, on a worker
-    is_quick: whether it does that in no time, and can do it on the loop
     """
 
     answer: Future[T]
     late: str
     limit_s: float | None
     then: Callable[[T], Any]
-    is_quick: Callable[[T], bool] = lambda _: False
 
 
 class Stream:
@@ -157,8 +180,8 @@ class RpcServer:
     def serve(self, service: str, implementation: Any, places: dict[str, CallPlaces]) -> None:
         """Adds a service of lockgate.v1. Its unary methods take (request, UnaryCall) and return a response or Later.
 
-        Its streaming methods are coroutines of (Stream), or of (request, Stream) if only the answer is a stream.
-        places: for each streaming method.
+        One that is a coroutine runs on the loop, and must not block there. Its streaming methods are coroutines of
+        (Stream), or of (request, Stream) if only the answer is a stream. places: for each streaming method.
         """
         behaviours = {}
         for name, method in SERVICES[service].items():
@@ -210,10 +233,10 @@ class RpcServer:
             data = await one_request(call, is_free=self._guard.is_free(call.method))
             if data is None:
                 return
-            known = UnaryCall(call)
+            known = UnaryCall(call, self.thread, lambda step: self._done(step, pool))
             try:
                 with call.client.call(), call.client.holds(len(data)):  # one that sends no request holds nothing
-                    found = await answer(call, data, known)
+                    found = await answer(data, known)
             except asyncio.CancelledError:  # the caller has gone; what it asked for may be done
                 known.audited.end(StatusCode.CANCELLED.name)
                 raise
@@ -223,35 +246,35 @@ class RpcServer:
             known.audited.end(StatusCode.OK.name)
             call.finish(data=found, trailing=known.trailing)
 
-        async def answer(call: ClientCall, data: bytes, known: UnaryCall) -> bytes:
-            def begin() -> Any:
-                request = decode(method.request, data, _MOST_ELEMENTS)
-                check_request(request)
-                trusted = request.restore_from if getattr(request, "trust_snapshot", False) else ""
-                known.audited.begin(getattr(request, "job_key", ""), trusted)
-                return _encoded(handle(request, known))
+        def asked(data: bytes, known: UnaryCall) -> Any:
+            request = decode(method.request, data, _MOST_ELEMENTS)
+            check_request(request)
+            trusted = request.restore_from if getattr(request, "trust_snapshot", False) else ""
+            known.audited.begin(getattr(request, "job_key", ""), trusted)
+            return request
 
-            found = await self._done(begin, pool)
+        async def on_worker(data: bytes, known: UnaryCall) -> bytes:
+            found = await known.work(lambda: _encoded(handle(asked(data, known), known)))
             while isinstance(found, Later):
-                outcome = await self._outcome(found, call)
-                step = partial(_then, found, outcome)
-                found = step() if found.is_quick(outcome) else await self._done(step, pool)
+                with self._waits.one():
+                    outcome = await known.outcome(found.answer, found.late, found.limit_s)
+                found = await known.work(partial(_then, found, outcome))
             return cast(bytes, found)
 
+        async def on_loop(data: bytes, known: UnaryCall) -> bytes:
+            with self._waits.one():
+                is_small = len(data) <= _SMALL_BYTES
+                request = asked(data, known) if is_small else await known.work(lambda: asked(data, known))
+                response = await handle(request, known)
+                return await known.work(lambda: encode(response)) if known.is_large else encode(response)
+
+        answer = on_loop if inspect.iscoroutinefunction(handle) else on_worker
         return run
 
     async def _done(self, step: Callable[[], T], pool: ThreadPoolExecutor) -> T:
         """Runs a step of a call on a worker."""
         with self._in_hand.one():
             return await self.thread.loop.run_in_executor(pool, step)
-
-    async def _outcome(self, later: Later[T], call: ClientCall) -> T:
-        limits = [item for item in (call.time_remaining(), later.limit_s) if item is not None]
-        with self._waits.one():
-            try:
-                return await settled(later.answer, self.thread, min(limits) if limits else None)
-            except TimeoutError:
-                raise Busy(later.late) from None
 
     def _streaming(self, serve: Callable[..., Awaitable[None]], method: Method, places: CallPlaces) -> Behaviour:
         async def run(call: ClientCall) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from concurrent.futures import Future
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from lockgate_common.serving.refusals import Refused
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_proto import messages as m
 
@@ -31,6 +33,9 @@ class Reads:
         self.subsumed_meanwhile: list[m.CompletedCheckpoint] = []
         self.jobs: dict[str, Any] = {}
         self.visits = 0  # to the actor
+        self.is_each_deleted = False  # the newest, whenever one is read
+        self.values: tuple[m.KeyedValue, ...] = ()
+        self.call: Any = None
         self.reads = CheckpointReads(self, self.files, self._retained)  # type: ignore[arg-type]
 
     def add(self, checkpoint_id: int) -> m.CompletedCheckpoint:
@@ -39,7 +44,8 @@ class Reads:
         self.kept.insert(0, m.CompletedCheckpoint(checkpoint_id, stored.pointer, stored.checksum))
         return self.kept[0]
 
-    def call(self, ask: Any) -> Any:
+    async def called(self, ask: Any, _thread: Any, *, here: bool) -> Any:
+        assert here, "a query does not wait for the actor's thread"
         self.visits += 1
         return ask(self)
 
@@ -56,16 +62,24 @@ class Reads:
         answer: Future[m.StateAnswer] = Future()
         is_missing = checkpoint.pointer in self.missing
         outcome = m.QueryOutcome.CHECKPOINT_GONE if is_missing else m.QueryOutcome.ANSWERED
-        answer.set_result(m.StateAnswer(1, outcome, (), PROBLEM if is_missing else ""))
+        answer.set_result(m.StateAnswer(1, outcome, self.values, PROBLEM if is_missing else ""))
         return checkpoint, answer
 
     def ask(self, checkpoint_id: int = 0, *subsumed: m.CompletedCheckpoint) -> Any:
         """subsumed: before the answer is there."""
-        found: Any = self.reads.query(m.QueryStateRequest("job", checkpoint_id, (m.OperatorKeys("op", ("[1]",)),)))
-        self.kept = [each for each in self.kept if each not in subsumed]
-        while hasattr(found, "then"):
-            found = found.then(found.answer.result())
-        return found
+
+        async def outcome(answer: Future[m.StateAnswer], _late: str, _limit_s: float) -> m.StateAnswer:
+            self.kept = [each for each in self.kept if each not in subsumed]
+            if self.is_each_deleted:
+                del self.kept[0]
+            return answer.result()
+
+        async def work(step: Any) -> Any:
+            return step()
+
+        self.call = SimpleNamespace(thread=None, outcome=outcome, work=work, is_large=False)
+        request = m.QueryStateRequest("job", checkpoint_id, (m.OperatorKeys("op", ("[1]",)),))
+        return asyncio.run(self.reads.query(request, self.call))  # type: ignore[arg-type]
 
     def offsets(self, *deleted: m.CompletedCheckpoint) -> list[int]:
         """Ids. deleted: after the list was made."""
@@ -100,13 +114,19 @@ def test_a_query_of_a_running_job_visits_the_actor_once(reads: Reads, asked: int
     assert reads.visits == 1, "each visit is two switches between threads"
 
 
-def test_only_a_short_answer_is_passed_on_without_a_worker(reads: Reads) -> None:
+@pytest.mark.parametrize(("size", "is_large"), [(10, False), (1 << 20, True)])
+def test_only_a_short_answer_is_encoded_without_a_worker(reads: Reads, size: int, is_large: bool) -> None:
     reads.add(7)
-    later = reads.reads.query(m.QueryStateRequest("job", 0, (m.OperatorKeys("op", ("[1]",)),)))
-    short, long = (m.KeyedValue("op", "[1]", True, "x" * size) for size in (10, 1 << 20))
-    assert later.is_quick(m.StateAnswer(1, m.QueryOutcome.ANSWERED, (short,)))
-    assert not later.is_quick(m.StateAnswer(1, m.QueryOutcome.ANSWERED, (short, long)))
-    assert not later.is_quick(m.StateAnswer(1, m.QueryOutcome.CHECKPOINT_GONE)), "another one may be asked for"
+    reads.values = (m.KeyedValue("op", "[1]", True, ""), m.KeyedValue("op", "[2]", True, "x" * size))
+    assert reads.ask().values == reads.values
+    assert reads.call.is_large is is_large
+
+
+def test_a_query_gives_up_when_every_checkpoint_is_deleted_before_it_is_read(reads: Reads) -> None:
+    reads.missing |= {reads.add(number).pointer for number in range(1, 20)}
+    reads.is_each_deleted = True
+    with pytest.raises(Busy, match="each checkpoint was deleted before it was read"):
+        reads.ask()
 
 
 def test_a_query_says_that_the_checkpoint_it_named_is_gone(reads: Reads) -> None:
