@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -25,8 +26,9 @@ def thread() -> threading.Thread:
 
 def idle(actor: Actor) -> None:
     """Waits until the actor has nothing to do: then it runs a call here."""
+    deadline = time.monotonic() + WAIT_S
     while actor.ask(thread, here=True).result(WAIT_S) is not thread():
-        pass
+        assert time.monotonic() < deadline, "no call was made here"
 
 
 def test_an_idle_actor_makes_a_call_here(actor: Actor) -> None:

@@ -1,11 +1,12 @@
-"""Which messages to task managers are encoded beside the loop: those that take long there, and no others."""
+"""What is done on the loop itself, and what beside it, where it would hold up the loop."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lockgate_coordinator.runtime.control_service import _MANY_SPLITS, _is_large
+from lockgate_coordinator.runtime.control_service import _MANY_SPLITS, ControlService, _is_large
 from lockgate_proto import messages as m
 
 FEW, MANY = (m.AssignSplits(splits=(m.SplitState(),) * count) for count in (_MANY_SPLITS, _MANY_SPLITS + 1))
@@ -30,3 +31,12 @@ WITH_STATE = (m.SubtaskState(), m.SubtaskState(operators=(m.OperatorState(),)))
 )
 def test_only_what_takes_long_to_encode_leaves_the_loop(body: Any, is_large: bool) -> None:
     assert _is_large(body) is is_large
+
+
+@pytest.mark.parametrize(("body", "is_here"), [(m.StateAnswer(), True), (m.Heartbeat(), False), (m.Goodbye(), False)])
+def test_only_what_a_client_waits_for_is_handled_on_the_loop(body: Any, is_here: bool) -> None:
+    seen: list[bool] = []
+    dispatcher: Any = SimpleNamespace(tell=lambda _term, _call, *, here: seen.append(here))
+    term: Any = SimpleNamespace(token=1)
+    ControlService(dispatcher)._received(term, None, "tm", m.TaskManagerMessage(1, "tm", body))  # type: ignore[arg-type]
+    assert seen == [is_here]
