@@ -2,8 +2,8 @@
 
 A cluster of two coordinators with ZooKeeper, and task managers that are played (played_task_managers.py) over real
 gRPC, each on its own connection. Measures submission to all subtasks running, checkpoints, the leader killed twice
-(grant to attempt adopted, then grant to all running again, after a restart), what heartbeats cost the leader, and its
-memory.
+(grant to attempt adopted, then grant to all running again, after a restart), what heartbeats cost the leader without
+watchers of the job and with some, how much it sends to each watcher, and its memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from lockgate_proto import messages as m
 
 from benchmarks.common import Measurement, Row, at_most, parser, processor_s, rss_mib, run, say
 from benchmarks.control_plane_plot import plot
+from benchmarks.counted_watches import counted_watches
 from lockgate.client import Client
 from lockgate.errors import UserError
 
 _KEY = "wide"
 _VERTICES = 2
 _LIMIT_S = 600.0
-_QUIET_S = 5.0
+_QUIET_S = 10.0
 _MOST_GROWTH = 12  # for ten times the subtasks
 
 
@@ -59,7 +60,7 @@ def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
         played(cluster, fleet, each, arguments.processes),
         Client(cluster.coordinators, credentials=cluster.credentials(), patience_ms=120_000) as client,
     ):
-        values = _measure(cluster, client, slots, fleet, each, arguments.checkpoints)
+        values = _measure(cluster, client, slots, fleet, each, arguments)
     count = slots * _VERTICES
     values = {"subtasks": count, "task_managers": fleet, **values}
     goal = count == 10_000
@@ -74,6 +75,8 @@ def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
             _row("one checkpoint, triggered to completed", values["checkpoint_ms"], 1_000 if goal else None, "ms"),
             _own_row(values["checkpoint_leader_ms"]),
             Row("the leader's processor share, heartbeats only", f"{values['heartbeat_share']:.3f}"),
+            Row(f"  the same with {arguments.watchers} watchers", f"{values['watched_share']:.3f}"),
+            Row("  sent to each watcher a second", f"{values['watched_kib']:,.1f} KiB"),
             _row("memory of the leader", values["rss_mib"], 500 if goal else None, "MiB"),
         ),
         values,
@@ -102,8 +105,9 @@ def _own_row(value: float) -> Row:
 
 
 def _measure(
-    cluster: LocalCluster, client: Client, slots: int, fleet: int, each: int, checkpoints: int
+    cluster: LocalCluster, client: Client, slots: int, fleet: int, each: int, arguments: argparse.Namespace
 ) -> dict[str, float]:
+    checkpoints = arguments.checkpoints
     _wait("the task managers to register", lambda: len(client.cluster().task_managers) >= fleet)
     say(f"{fleet:,} task managers with {each} slots each have registered")
     begun_us = time.time_ns() // 1_000
@@ -113,6 +117,7 @@ def _measure(
         submitted_ms = (_event_us(observer, m.JobEventKind.ATTEMPT_DEPLOYED, begun_us) - begun_us) / 1_000
         say(f"all {slots * _VERTICES:,} subtasks run after {submitted_ms:,.0f} ms")
         share = _share(cluster)
+        watched = _watched(cluster, arguments.watchers)
         begun, begun_s = time.monotonic(), processor_s(_leader_pid(cluster))
         taken = _checkpoints(client, checkpoints)
         time.sleep(_QUIET_S)  # the commits of the last one
@@ -134,6 +139,7 @@ def _measure(
             "reattach_ms": reattach_ms,
             "reattach_leader_ms": reattach_own_ms,
             "heartbeat_share": share,
+            **watched,
             "rss_mib": rss_mib(_leader_pid(cluster), "VmHWM"),
         }
     finally:
@@ -234,6 +240,24 @@ def _share(cluster: LocalCluster) -> float:
     return (processor_s(pid) - before) / (time.monotonic() - begun)
 
 
+def _watched(cluster: LocalCluster, watchers: int) -> dict[str, float]:
+    """The leader's share with so many watchers, and KiB that it sends to each of them in a second."""
+    leader = cluster.leader(10.0)
+    if leader is None:
+        raise UserError("there is no leader")
+    request = m.WatchRequest(_KEY)
+    with counted_watches(watchers, leader.address, cluster.credentials(), request) as watches:
+        if not all(watch.wait(_LIMIT_S) for watch in watches):
+            raise UserError(f"waited {_LIMIT_S:g} s for the first status of a watch")
+        before, begun = [watch.bytes_read for watch in watches], time.monotonic()
+        share = _share(cluster)
+        took_s = time.monotonic() - begun
+        found = [watch.bytes_read - start for watch, start in zip(watches, before, strict=True)]
+    kib = statistics.mean(found) / 1024 / took_s if found else 0.0
+    say(f"{watchers} watchers: share of the leader {share:.3f}, {kib:,.1f} KiB a second for each")
+    return {"watched_share": share, "watched_kib": kib}
+
+
 def _wait(what: str, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _LIMIT_S
     while not done():
@@ -249,6 +273,7 @@ def main() -> int:
     options.add_argument("--task-managers", type=int, default=0, help="0: one for ten subtasks")
     options.add_argument("--processes", type=int, default=2, help="that play the task managers")
     options.add_argument("--checkpoints", type=int, default=5, help="how many to take")
+    options.add_argument("--watchers", type=int, default=5, help="of the job, where that is measured")
     options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
     return run(options.parse_args(), measure)
 

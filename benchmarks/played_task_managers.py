@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from lockgate_common.security import Credentials, load_secret
 from lockgate_proto.release import OLDEST_REVISION, REVISION
 from lockgate_proto.rpc import CONTROL_OPTIONS
-from lockgate_proto.v1 import checkpoint_pb2, control_pb2, control_pb2_grpc
+from lockgate_proto.v1 import checkpoint_pb2, control_pb2, control_pb2_grpc, load_pb2
 from lockgate_taskmanager.runtime.report_batches import SUBTASKS_A_MS
 
 _HEARTBEAT_S = 0.5
@@ -123,7 +123,8 @@ class PlayedTaskManager:
         while True:
             await asyncio.sleep(self._heartbeat_s)
             number += 1
-            counters = [control_pb2.SubtaskCounters(subtask=subtask) for subtask in self._own]
+            load = load_pb2.SubtaskLoad(busy_permille=100 + number % 100)  # another one each time, as in a job at work
+            counters = [control_pb2.SubtaskCounters(subtask=subtask, load=load) for subtask in self._own]
             self._send(heartbeat=control_pb2.Heartbeat(sequence=number, counters=counters))
 
     def _react(self, message: control_pb2.CoordinatorMessage) -> None:

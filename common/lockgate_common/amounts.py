@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def size_text(count: int) -> str:
     """Bytes: `920 B`, `8.5 KiB`, `3.0 MiB`."""
@@ -11,6 +13,12 @@ def size_text(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """`a, b and 3 more`: with thousands of subtasks a sentence does not name them all."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def counted(count: int, noun: str) -> str:

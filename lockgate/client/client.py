@@ -314,7 +314,7 @@ class Client:
             Peer(leader.address, leader.instance), path("JobService", "Watch")
         )
         stub = call(self._channels.to(self._address_map.to(leader.address)), "JobService", "Watch")
-        stream = stub(WatchRequest(job_key), metadata=introduction.metadata)
+        stream = stub(WatchRequest(job_key, changes=True), metadata=introduction.metadata)
         return ProvenStream(stream, introduction) if introduction.metadata else stream
 
     def locate(self, deadline: Deadline) -> LeaderRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -11,10 +12,13 @@ from typing import Any, Protocol
 
 import grpc
 from lockgate_common.kept_events import KEPT_OF_A_KIND, KeptEvents
-from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderRecord
+from lockgate_proto.messages import JobEvent, JobState, JobStatus, LeaderRecord, StatusChange
+from lockgate_proto.status_changes import MisfittingChange, changed
 
 from lockgate.client.deadline import Deadline
 from lockgate.client.errors import ClientError, ClusterUnreachable, TryAgain, classify_rpc_error
+
+log = logging.getLogger(__name__)
 
 TERMINAL = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELED})
 # A stream without messages for this long has no backlog left.
@@ -208,11 +212,21 @@ class JobWatch:
 
 
 def _read(stream: Any, updates: queue.Queue[JobStatus | JobEvent | _Ended]) -> None:
+    """Puts whole statuses: the leader sends one, and then what changes in it."""
+    whole: JobStatus | None = None
     try:
-        for update in stream:
-            if update.update is not None:
-                updates.put(update.update)
+        for received in stream:
+            update = received.update
+            if isinstance(update, StatusChange):
+                update = whole = changed(whole, update)
+            elif isinstance(update, JobStatus):
+                whole = update
+            if update is not None:
+                updates.put(update)
     except grpc.RpcError as error:
         updates.put(_Ended(error))
+    except MisfittingChange as error:  # another stream begins with a whole one
+        log.warning("the leader sent a change of a job's status that does not fit: %s; watching again", error)
+        updates.put(_Ended(None))
     else:
         updates.put(_Ended(None))

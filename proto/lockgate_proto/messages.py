@@ -2073,6 +2073,9 @@ class WatchRequest:
     """Follows one job."""
 
     job_key: str = ""
+    # StatusChange in place of every status but the first, except where so much has changed that the whole one is
+    # shorter.
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -2543,5 +2546,25 @@ class JobEvent:
 class JobUpdate:
     """One element of a Watch stream."""
 
-    update: JobStatus | JobEvent | None = None
+    update: JobStatus | JobEvent | StatusChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Makes the status of a stream, with all changes so far, into the newest."""
+
+    # Names of the fields of JobStatus that are different now; `subtasks` is never among them.
+    fields: tuple[str, ...] = ()
+    # Their values. One that is not set here is empty, zero, or not set now.
+    status: JobStatus | None = None
+    subtasks: tuple[SubtaskChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskChange:
+    """Replaces one subtask of a status, or its load. The number of subtasks stays."""
+
+    # Its index in `JobStatus.subtasks`, from 0.
+    index: int = 0
+    change: SubtaskStatusView | SubtaskLoad | None = None
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from lockgate_common.amounts import listed
 from lockgate_common.story import Story
 from lockgate_proto.messages import (
     AcknowledgeCheckpoint,
@@ -153,9 +154,8 @@ class PendingCheckpoint:
     def missing(self) -> str:
         """The names of the first of them, for people, and the number of ignored acknowledgements."""
         names = [f"{vertex}-{index}" for vertex, index in sorted(self.absent)]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         strangers = f" (ignored acknowledgements of other subtasks: {self._strangers})" if self._strangers else ""
-        return ", ".join(names[:5]) + more + strangers
+        return listed(names) + strangers
 
     def subtask_states(self) -> tuple[SubtaskState, ...]:
         """One state per expected subtask, in order of vertex id and index."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from lockgate_common.amounts import listed
 from lockgate_common.backlog import Backlog, sources_backlog
 from lockgate_common.story import Story
 from lockgate_proto.codec import encode
@@ -75,6 +76,7 @@ class ExecutionGraph:
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
         self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
+        self._shown = tuple(self._views.values())
         self._outdated: set[SubtaskKey] = set()  # of the views: made again when the next status is requested
         self._started_ms: dict[SubtaskKey, int] = {}
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
@@ -253,9 +255,9 @@ class ExecutionGraph:
         """True when every subtask has reached its end of input."""
         return self._not_exhausted == 0
 
-    def missing(self) -> tuple[str, ...]:
-        """Names of the subtasks that have not reported RUNNING yet, for people."""
-        return tuple(f"{vertex}-{index}" for vertex, index in self._place if not self.started((vertex, index)))
+    def missing(self) -> str:
+        """Names of the first subtasks that have not reported RUNNING yet, for people."""
+        return listed([f"{vertex}-{index}" for vertex, index in self._place if not self.started((vertex, index))])
 
     def task_manager_of(self, key: SubtaskKey) -> str:
         """The task manager of a subtask."""
@@ -319,10 +321,12 @@ class ExecutionGraph:
 
     def views(self) -> tuple[SubtaskStatusView, ...]:
         """One line per subtask for job status."""
-        for key in self._outdated:
-            self._views[key] = self._view(key)
-        self._outdated.clear()
-        return tuple(self._views.values())
+        if self._outdated:
+            for key in self._outdated:
+                self._views[key] = self._view(key)
+            self._outdated.clear()
+            self._shown = tuple(self._views.values())
+        return self._shown
 
     def _view(self, key: SubtaskKey) -> SubtaskStatusView:
         place, phase = self._place[key].task_manager_id, self._phase[key]

@@ -397,7 +397,7 @@ class Attempt:
     def _on_tick(self, now_ms: int) -> list[AttemptEffect]:
         starting = self.deployed_ms is not None and self.running_ms is None
         if starting and now_ms >= (self.deployed_ms or 0) + DEPLOY_TIMEOUT_MS:
-            text = f"not started within {DEPLOY_TIMEOUT_MS} ms: {', '.join(self.execution.missing())}"
+            text = f"not started within {DEPLOY_TIMEOUT_MS} ms: {self.execution.missing()}"
             return [AttemptFailed(FailureCause.FAULT, text)]
         if self._commit_deadline_ms is not None and now_ms >= self._commit_deadline_ms:
             text = "the last checkpoint was not committed in time"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
+from operator import add, attrgetter, sub
 
+from lockgate_common.amounts import listed
 from lockgate_proto.messages import (
     JobGraph,
     OperatorCounters,
@@ -18,6 +20,8 @@ from lockgate_coordinator.graph.execution_graph import SubtaskKey
 from lockgate_coordinator.job.read_history import ReadRecorder
 
 _COUNTS = tuple(field.name for field in fields(OperatorCounters) if field.name != "operator_id")
+_counts = attrgetter(*_COUNTS)
+_NOTHING = (0,) * len(_COUNTS)
 
 
 def summed(operator_id: str, parts: Iterable[OperatorCounters]) -> OperatorCounters:
@@ -44,7 +48,7 @@ class JobCounters:
         self._firsts = frozenset(chain[0].id for vertex, chain in chains.items() if vertex not in entered)
         self._lasts = frozenset(chain[-1].id for vertex, chain in chains.items() if vertex not in left)
         self._latest: dict[SubtaskKey, tuple[OperatorCounters, ...]] = {}
-        self._read = 0  # what the first operators have put out, see `read_and_written`
+        self._totals: dict[str, tuple[int, ...]] = {}  # by operator, kept up: a status must not add up all subtasks
         self.reads = ReadRecorder()
         self._ahead: set[str] = set()  # operators with records too far ahead of the clock
         self._ahead_reported: set[str] = set()  # those already reported, or known from a snapshot
@@ -53,20 +57,25 @@ class JobCounters:
         """Resets the counters to those of the states from which an attempt starts. stay: subtasks that run on."""
         kept = {key: self._latest[key] for key in stay if key in self._latest}
         self._latest = {(state.vertex_id, state.subtask): state.counters for state in states} | kept
-        self._read = sum(map(self.read_in, self._latest.values()))
+        self._totals = {}
+        for counters in self._latest.values():
+            self._count(counters, add)
         self._ahead_reported |= {
             item.operator_id for state in self._latest.values() for item in state if item.records_ahead
         }
 
     def update(self, key: SubtaskKey, report: SubtaskCounters) -> None:
         """Takes newer totals of a subtask of the current attempt from a heartbeat."""
-        self._read += self.read_in(report.counters) - self.read_in(self._latest.get(key, ()))
+        before = self._latest.get(key, ())
         self._latest[key] = report.counters
+        if report.counters != before:
+            self._count(before, sub)
+            self._count(report.counters, add)
         self._ahead.update(counters.operator_id for counters in report.counters if counters.records_ahead)
 
     def record(self, now_ms: int) -> None:
         """Remembers what was read up to now, once a second."""
-        self.reads.note(self._read, now_ms)
+        self.reads.note(self.read_in(self.totals()), now_ms)
 
     def read(self) -> dict[SubtaskKey, int]:
         """What each source subtask has put out."""
@@ -84,15 +93,16 @@ class JobCounters:
 
     def totals(self) -> tuple[OperatorCounters, ...]:
         """One entry per operator, in graph order."""
-        by_operator: dict[str, list[OperatorCounters]] = {}
-        for counters in self._latest.values():
-            for counter in counters:
-                by_operator.setdefault(counter.operator_id, []).append(counter)
         return tuple(
-            summed(operator.id, by_operator.get(operator.id, ()))
+            OperatorCounters(operator.id, **dict(zip(_COUNTS, self._totals.get(operator.id, _NOTHING), strict=True)))
             for vertex in self._graph.vertices
             for operator in vertex.operators
         )
+
+    def _count(self, counters: Iterable[OperatorCounters], how: Callable[[int, int], int]) -> None:
+        for item in counters:
+            counts, before = _counts(item), self._totals.get(item.operator_id, _NOTHING)
+            self._totals[item.operator_id] = tuple(map(how, before, counts))
 
     def read_and_written(self, totals: Iterable[OperatorCounters | OperatorStatus]) -> tuple[int, int]:
         """What the first operators of vertices without inputs put out, and the last ones of those without outputs got.
@@ -140,5 +150,4 @@ class AtWork:
         ]
         if not found:
             return ""
-        rest = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
-        return f"Still running at the last report: {', '.join(found[:_MAX_LISTED])}{rest}."
+        return f"Still running at the last report: {listed(found, _MAX_LISTED)}."

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import assert_never
 
+from lockgate_common.amounts import listed
 from lockgate_proto.messages import (
     AttemptId,
     AttemptRecord,
@@ -428,10 +429,9 @@ class JobAttempts:
             if name != lost
         ]
         names = sorted(f"{key[0]}-{key[1]}" for key in execution.subtasks if execution.is_lost(key))
-        more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
         restarts = "restarts" if len(names) == 1 else "restart"
         count = f"{len(names)} of {len(execution.subtasks)} subtasks"
-        text = f"only {', '.join(names[:_MAX_LISTED])}{more} {restarts}, {count}: {reason}"
+        text = f"only {listed(names, _MAX_LISTED)} {restarts}, {count}: {reason}"
         return [*cancels, self.event(JobEventKind.RESTART_EXTENT, text)]
 
     def restart_whole(self, because: str) -> list[Emit]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from lockgate_common.amounts import listed
 from lockgate_proto.messages import CheckpointMetadata, NotifyCheckpointComplete
 
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
@@ -85,9 +86,8 @@ class LastCommit:
             return ""  # the snapshot of another job, whose result reports what it has not committed
         if self._snapshot is None:
             return "A checkpoint was being written when the job ended; its output may be uncommitted."
-        who = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         return (
-            f"Checkpoint {self._snapshot.checkpoint_id} may be only partially committed: {who} had not "
+            f"Checkpoint {self._snapshot.checkpoint_id} may be only partially committed: {listed(missing)} had not "
             f"committed it when the job ended."
         )
 

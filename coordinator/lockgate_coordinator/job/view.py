@@ -85,7 +85,7 @@ def status_message(
     if ending is not None:
         return not_written or ending.message
     if state is JobState.DEPLOYING and attempt is not None and attempt.deployed_ms is not None:
-        return f"waiting for {', '.join(attempt.execution.missing())} to start"
+        return f"waiting for {attempt.execution.missing()} to start"
     if trouble is not None:
         since = datetime.fromtimestamp(trouble.since_unix_ms / 1000, UTC).strftime("%H:%M:%S UTC")
         if state not in (JobState.RUNNING, JobState.FINISHING):

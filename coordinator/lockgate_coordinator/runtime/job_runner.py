@@ -440,9 +440,9 @@ class JobRunner:
         text = f"the checkpoints of job {self.key} cannot be read: {self._error or self.trouble}"
         raise Refused(StatusCode.FAILED_PRECONDITION, text)
 
-    def watch(self) -> Watcher:
-        """A new watcher. For a job that has ended it ends after the status and the kept events."""
-        watcher = self.hub.watch(self.status())
+    def watch(self, *, changes: bool = False) -> Watcher:
+        """A new watcher; of a job that has ended it ends after the kept events. changes: see Watcher."""
+        watcher = self.hub.watch(self.status(), changes=changes)
         if self.stage in (Stage.ENDED, Stage.BROKEN):
             self.hub.finish(WatchEnd.JOB_ENDED)
         return watcher

@@ -343,7 +343,7 @@ class JobService:
         """The status, the kept events, then everything new until the job has ended."""
         key, thread = request.job_key, stream.thread
         await self._dispatcher.recovered(thread)
-        found = await self._dispatcher.called(lambda term: _watch(term, key), thread)
+        found = await self._dispatcher.called(lambda term: _watch(term, key, request.changes), thread)
         if found is None:
             ended = await stream.work(lambda: self._ended(key))
             await stream.send(m.JobUpdate(update=ended), large=True)
@@ -457,9 +457,9 @@ def _status(term: LeaderTerm, key: str, *, with_reads: bool = False) -> m.JobSta
     return replace(runner.status(), reads=runner.query(lambda job: job.attempts.counters.reads.history(offset_ms)))
 
 
-def _watch(term: LeaderTerm, key: str) -> tuple[JobRunner, Watcher] | None:
+def _watch(term: LeaderTerm, key: str, changes: bool) -> tuple[JobRunner, Watcher] | None:
     runner = term.jobs.get(key) or term.ended.get(key)
-    return None if runner is None else (runner, runner.watch())
+    return None if runner is None else (runner, runner.watch(changes=changes))
 
 
 def _outcome(
@@ -477,7 +477,7 @@ async def _send_updates(watcher: Watcher, stream: Stream) -> None:
         end, shared = watcher.end, watcher.take()
         if shared is not None:
             if shared.encoded is None:
-                shared.encoded = asyncio.ensure_future(stream.encoded(shared.update))
+                shared.encoded = asyncio.ensure_future(stream.encoded(shared.make, large=shared.is_large))
             await stream.send_bytes(await asyncio.shield(shared.encoded))
         elif end is None:
             await bell.wait()

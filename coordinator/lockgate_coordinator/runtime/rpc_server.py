@@ -129,11 +129,13 @@ class Stream:
 
     async def send(self, message: Any, *, large: bool = False) -> None:
         """Sends a message; returns when the connection has taken it. large: encode off the loop. Raises PeerGone."""
-        await self.send_bytes(await self.encoded(message) if large else encode(message))
+        await self.send_bytes(await self.encoded(lambda: message, large=large))
 
-    async def encoded(self, message: Any) -> bytes:
-        """The encoded message, made off the loop."""
-        return await self.thread.loop.run_in_executor(self._coding, encode, message)
+    async def encoded(self, make: Callable[[], Any], *, large: bool) -> bytes:
+        """The message that `make` returns, encoded. large: make and encode it off the loop."""
+        if not large:
+            return encode(make())
+        return await self.thread.loop.run_in_executor(self._coding, lambda: encode(make()))
 
     async def send_bytes(self, data: bytes) -> None:
         """As `send`, for an encoded message."""

@@ -157,10 +157,12 @@ class ListResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("job_key",)
+    __slots__ = ("job_key", "changes")
     JOB_KEY_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     job_key: str
-    def __init__(self, job_key: _Optional[str] = ...) -> None: ...
+    changes: bool
+    def __init__(self, job_key: _Optional[str] = ..., changes: _Optional[bool] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("job_key",)
@@ -613,9 +615,31 @@ class JobEvent(_message.Message):
     def __init__(self, kind: _Optional[_Union[JobEventKind, str]] = ..., unix_us: _Optional[int] = ..., attempt: _Optional[int] = ..., checkpoint_id: _Optional[int] = ..., token: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class JobUpdate(_message.Message):
-    __slots__ = ("status", "event")
+    __slots__ = ("status", "event", "change")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
     status: JobStatus
     event: JobEvent
-    def __init__(self, status: _Optional[_Union[JobStatus, _Mapping]] = ..., event: _Optional[_Union[JobEvent, _Mapping]] = ...) -> None: ...
+    change: StatusChange
+    def __init__(self, status: _Optional[_Union[JobStatus, _Mapping]] = ..., event: _Optional[_Union[JobEvent, _Mapping]] = ..., change: _Optional[_Union[StatusChange, _Mapping]] = ...) -> None: ...
+
+class StatusChange(_message.Message):
+    __slots__ = ("fields", "status", "subtasks")
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    SUBTASKS_FIELD_NUMBER: _ClassVar[int]
+    fields: _containers.RepeatedScalarFieldContainer[str]
+    status: JobStatus
+    subtasks: _containers.RepeatedCompositeFieldContainer[SubtaskChange]
+    def __init__(self, fields: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[JobStatus, _Mapping]] = ..., subtasks: _Optional[_Iterable[_Union[SubtaskChange, _Mapping]]] = ...) -> None: ...
+
+class SubtaskChange(_message.Message):
+    __slots__ = ("index", "subtask", "load")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SUBTASK_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    subtask: SubtaskStatusView
+    load: _load_pb2.SubtaskLoad
+    def __init__(self, index: _Optional[int] = ..., subtask: _Optional[_Union[SubtaskStatusView, _Mapping]] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...

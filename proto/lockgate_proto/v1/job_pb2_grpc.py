@@ -140,7 +140,8 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Sends the current status, then every event and status change until the job has ended.
+        """Sends the current status, then every event and status change until the job has ended. A client that asks for it gets
+        only what has changed in the status.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

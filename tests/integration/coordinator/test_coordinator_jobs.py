@@ -26,6 +26,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.layout import layout_of
 from lockgate_proto.messages import JobState
 from lockgate_proto.rpc import SERVICES
+from lockgate_proto.status_changes import changed
 
 from tests.integration.coordinator.conftest import (
     SECRET,
@@ -409,6 +410,24 @@ def test_a_watch_sends_the_status_then_the_events(
     stream.cancel()
     assert m.JobEventKind.LEADER_GRANTED not in kinds  # there was no takeover while this job lived
     assert kinds.index(m.JobEventKind.ATTEMPT_DEPLOYED) < kinds.index(m.JobEventKind.CHECKPOINT_COMPLETED)
+
+
+def test_a_watch_gets_what_changes_if_it_asks_for_that_and_whole_statuses_otherwise(
+    api: Caller, leader: Coordinator, new_task_manager: NewTaskManager
+) -> None:
+    new_task_manager().connect(leader.address)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: status.checkpoints_completed >= 1)
+    for asked in (True, False, True):
+        stream = api("Watch", m.WatchRequest("job", changes=asked))
+        statuses = (update.update for update in stream if not isinstance(update.update, m.JobEvent))
+        first, later = next(statuses), next(statuses)
+        stream.cancel()
+        assert isinstance(first, m.JobStatus), "each stream begins with a whole one, whatever others have had"
+        assert isinstance(later, m.StatusChange if asked else m.JobStatus)
+        status = changed(first, later) if isinstance(later, m.StatusChange) else later
+        assert status != first
+        assert (status.job_key, status.subtasks) == ("job", first.subtasks)
 
 
 def test_watches_are_bounded(new_coordinator: NewCoordinator, caller: NewCaller) -> None:
