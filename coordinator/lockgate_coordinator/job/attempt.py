@@ -45,7 +45,7 @@ from lockgate_coordinator.job.events import (
     TaskManagerLost,
     Tick,
 )
-from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions
+from lockgate_coordinator.job.first_positions import KnownPositions
 from lockgate_coordinator.job.in_flight import check_in_flight
 from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
@@ -370,10 +370,7 @@ class Attempt:
             return []
         if found.error and assigner.awaits(found):
             return [AttemptFailed(found.cause or FailureCause.USER_ERROR, f"source {found.vertex_id}: {found.error}")]
-        try:
-            return [*self._split_sends(assigner, assigner.found(found, now_ms))]
-        except TooManyPartitions as error:
-            return [AttemptFailed(FailureCause.USER_ERROR, str(error))]
+        return [*self._split_sends(assigner, assigner.found(found, now_ms))]
 
     def positions_stored(self, now_ms: int) -> list[Send]:
         """The messages to send once a record with first positions is written."""

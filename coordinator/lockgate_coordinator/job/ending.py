@@ -31,6 +31,7 @@ from lockgate_coordinator.job.events import (
 from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.last_commit import LastCommit
+from lockgate_coordinator.job.record_size import fitting
 
 CANCEL_TIMEOUT_MS = 5_000
 """How long a cancelled job waits for its task managers to stop the subtasks."""
@@ -156,7 +157,7 @@ class Ending:
         counters = attempts.counters.totals()
         read, written = attempts.counters.read_and_written(counters)
         lasting, keep_newest = completed.lasting(), self._keeps_newest(attempts.graph)
-        return JobResult(
+        result = JobResult(
             job_key=record.job_key,
             run_id=record.run_id,
             name=attempts.graph.name,
@@ -180,6 +181,7 @@ class Ending:
             retained=retained_after_end(lasting, keep_newest=keep_newest, keep_all=self._keep_all),
             failure=failure,
         )
+        return fitting(result)
 
     def _complain(self, complaint: str) -> None:
         self._has_complaint = True

@@ -14,13 +14,6 @@ from collections.abc import Iterable
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import FirstPositions, KafkaSource, Operator, SourceState
 
-MAX_BYTES = 600_000
-"""Of all sources of a job, as stored: the record is one node of ZooKeeper, which takes 1 MB."""
-
-
-class TooManyPartitions(Exception):
-    """More than can be assigned or stored; str() is for the job's author."""
-
 
 def depends_on_time(source: Operator) -> bool:
     """True for a source whose splits begin elsewhere when they are listed later."""
@@ -48,16 +41,9 @@ class KnownPositions:
         return self._states.get(vertex_id)
 
     def found(self, vertex_id: str, state: SourceState) -> None:
-        """A source was listed for the first time. Raises TooManyPartitions."""
-        packed = FirstPositions(vertex_id, zlib.compress(encode(state)))
-        needed = sum(len(item.source_state) for item in (packed, *self._packed.values()))
-        if needed > MAX_BYTES:
-            raise TooManyPartitions(
-                f"Where the {len(state.splits)} partitions of the source {vertex_id} begin takes {needed} bytes"
-                f" together with other sources, and the record of the job has room for {MAX_BYTES}: divide the topics"
-                " among several jobs."
-            )
-        self._packed[vertex_id], self._states[vertex_id] = packed, state
+        """A source was listed for the first time."""
+        self._packed[vertex_id] = FirstPositions(vertex_id, zlib.compress(encode(state)))
+        self._states[vertex_id] = state
 
     def written(self, stored: Iterable[FirstPositions]) -> None:
         """A record with these was written."""

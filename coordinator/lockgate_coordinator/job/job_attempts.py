@@ -42,7 +42,7 @@ from lockgate_coordinator.job.adoption import Adoption, is_wanted
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
-from lockgate_coordinator.job.effects import Emit, Reason, RequestSlots, Send
+from lockgate_coordinator.job.effects import Emit, PersistAttempt, Reason, RequestSlots, Send
 from lockgate_coordinator.job.events import (
     Committed,
     CountersReported,
@@ -58,11 +58,13 @@ from lockgate_coordinator.job.events import (
     TaskManagerReport,
     Tick,
 )
-from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions
+from lockgate_coordinator.job.first_positions import KnownPositions
 from lockgate_coordinator.job.in_flight import InFlightMisfit
 from lockgate_coordinator.job.provenance import accepted, attempt_of
 from lockgate_coordinator.job.read_again import ReadAgain
+from lockgate_coordinator.job.record_size import attempt_problem
 from lockgate_coordinator.job.redistribute import SourceStateUnreadable, counted
+from lockgate_coordinator.job.splits import TooManyPartitions
 from lockgate_coordinator.job.stragglers import MoveRejected, Relocation, Stragglers
 from lockgate_coordinator.job.trace import Starts
 
@@ -123,12 +125,12 @@ class JobAttempts:
         self._first.recovered(last.first_positions)
         self.stragglers.recovered(last.moves, now_ms)
 
-    def record(self, failures: tuple[RecurringFailure, ...]) -> AttemptRecord:
-        """The stored record of the newest attempt."""
+    def record(self, failures: tuple[RecurringFailure, ...]) -> PersistAttempt | AttemptFailed:
+        """The newest attempt, to be stored; a failure if its record is too large."""
         found = tuple(TaskManagerAddress(name, address) for name, address in self._addresses.items())
         moves = self.stragglers.moves
         numbers = self.current.execution.numbers() if self.current is not None else ()
-        return AttemptRecord(
+        record = AttemptRecord(
             self.number,
             self.places,
             self.token,
@@ -139,6 +141,8 @@ class JobAttempts:
             numbers,
             first_positions=self._first.packed(),
         )
+        problem = attempt_problem(record)
+        return AttemptFailed(FailureCause.STATE_UNREADABLE, problem) if problem else PersistAttempt(record)
 
     @property
     def is_record_behind(self) -> bool:

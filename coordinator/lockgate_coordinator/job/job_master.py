@@ -241,7 +241,7 @@ class JobMaster:
             self._to_snapshots(events.Suspended(), now_ms)
         return self._snapshots
 
-    # slots and deployment
+    # slots, deployment, reports of task managers
 
     def _request_slots(self, now_ms: int, *, is_first: bool = False) -> None:
         request = self._attempts.request(now_ms, is_first=is_first)
@@ -267,7 +267,11 @@ class JobMaster:
             self._write_attempt(now_ms)
 
     def _write_attempt(self, now_ms: int) -> None:
-        self._writer.want(effects.PersistAttempt(self._attempts.record(self._restarts.stored())), now_ms)
+        record = self._attempts.record(self._restarts.stored())
+        if isinstance(record, AttemptFailed):
+            self._fail(record, now_ms)
+        else:
+            self._writer.want(record, now_ms)
 
     def _on_attempt_persisted(self, event: events.AttemptPersisted, now_ms: int) -> None:
         record, snapshots = self._writer.written(event), self._snapshots
@@ -280,8 +284,6 @@ class JobMaster:
         if event.attempt in (0, self._attempts.number):
             for writer in (self._writer, self._orders.writer):
                 writer.failed(event, now_ms)
-
-    # reports of task managers
 
     def _on_task_manager_report(self, event: events.TaskManagerReport, now_ms: int) -> None:
         """Handles the valid part of a report: see `JobAttempts.accepted`."""
@@ -314,7 +316,7 @@ class JobMaster:
         self._restart(relocation.text, now_ms)
         self._attempts.places = relocation.places
 
-    # clients and ZooKeeper
+    # clients, ZooKeeper, checkpoints
 
     def _cancel(self, now_ms: int, *, keep_all: bool = False) -> None:
         self._move(m.JobState.CANCELING, now_ms)
@@ -354,8 +356,6 @@ class JobMaster:
             self._restart("the job continues at another parallelism", now_ms)
         elif self._life.state is m.JobState.WAITING_FOR_SLOTS:
             self._request_slots(now_ms)
-
-    # checkpoints
 
     def _to_snapshots(self, event: ce.CheckpointEvent, now_ms: int) -> None:
         if self._snapshots is not None and (wanted := self._snapshots.handle(event, now_ms)):

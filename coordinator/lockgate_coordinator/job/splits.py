@@ -38,11 +38,15 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.shape import poll_interval_ms
-from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions, depends_on_time
+from lockgate_coordinator.job.first_positions import KnownPositions, depends_on_time
 from lockgate_coordinator.job.redistribute import by_size, remaining, source_state
 
 DISCOVERY_TIMEOUT_MS = 60_000
 """A task manager that has not listed a source's splits by then is stuck; the attempt fails."""
+
+
+class TooManyPartitions(Exception):
+    """More than can be assigned; str() is for the job's author."""
 
 
 class SplitPhase(Enum):
@@ -205,7 +209,7 @@ class SplitAssigner:
     def found(self, found: SplitsDiscovered, now_ms: int) -> list[SplitEffect]:
         """An answer to Discover. Late and repeated ones are ignored, and errors, see `awaits`.
 
-        The first positions of some sources are only kept, until `stored`. Raises TooManyPartitions.
+        The first positions of some sources are only kept, until `stored`.
         """
         if found.error or not self.awaits(found):
             return []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from lockgate_coordinator.job import effects, events, first_positions
-from lockgate_coordinator.job.first_positions import KnownPositions, TooManyPartitions
+from lockgate_coordinator.job import effects, events, record_size
+from lockgate_coordinator.job.first_positions import KnownPositions
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import (
     AssignSplits,
@@ -18,7 +18,6 @@ from lockgate_proto.messages import (
     KafkaSource,
     KafkaStart,
     LeaderFailover,
-    SourceState,
     SplitsDiscovered,
     SplitState,
     SubtaskPhase,
@@ -132,25 +131,15 @@ def test_a_record_of_an_earlier_version_has_none_and_the_source_is_asked() -> No
 
 
 def test_a_job_whose_record_has_no_room_for_its_partitions_fails_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_positions, "MAX_BYTES", 20)
     driver = Driver(graph()).run()
+    monkeypatch.setattr(record_size, "MAX_RECORD_BYTES", 60)
     found(driver)
     status = driver.master.status()
     assert driver.master.is_ending
-    assert "4 partitions of the source read begin takes" in status.error
+    assert "of them for where the partitions of its sources begin" in status.error
+    assert "2 slots on 2 task managers" in status.error
     assert driver.of(effects.PersistAttempt) == []
-
-
-def test_many_partitions_fit_into_a_node_of_zookeeper() -> None:
-    known = KnownPositions()
-    splits = tuple(
-        SplitState(f"a-topic-with-a-long-name-{number // 100}/{number % 100}", 10**12 + number * 7919**2, UNBOUNDED)
-        for number in range(40_000)
-    )
-    known.found("read", SourceState(splits))
-    assert KnownPositions(known.packed()).of("read") == SourceState(splits)
-    with pytest.raises(TooManyPartitions, match="divide the topics"):
-        known.found("other", SourceState(splits * 5))
+    assert driver.result().outcome == "FAILED"
 
 
 def test_a_fault_of_the_source_is_none_of_its_positions() -> None:
