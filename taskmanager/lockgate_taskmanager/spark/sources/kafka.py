@@ -116,8 +116,7 @@ class KafkaReader:
 
     def backlog(self, now_ms: int) -> Collection[str]:  # noqa: ARG002
         """A partition has nothing waiting if the last poll reached its end."""
-        found = ((name, self._partitions[name]) for name in self._live)
-        return {name for name, partition in found if partition.held or not partition.is_at_end}
+        return {name for name in self._live if self._has_more(name)}
 
     def unread(self, now_ms: int) -> Backlog:  # noqa: ARG002
         """Up to the ends that came with the last fetched records. Kafka's offsets also count markers of transactions
@@ -175,7 +174,12 @@ class KafkaReader:
 
     @property
     def _may_pause(self) -> bool:
-        return bool(self._live) and not self.backlog(0)
+        """Asked after each batch: among thousands of partitions the first one with more is enough."""
+        return bool(self._live) and not any(map(self._has_more, self._live))
+
+    def _has_more(self, name: str) -> bool:
+        partition = self._partitions[name]
+        return bool(partition.held) or not partition.is_at_end
 
     def _taken(self, name: str) -> list[Any]:
         """The held records of a split; a split that has ended loses its turn."""
