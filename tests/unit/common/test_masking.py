@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lockgate_common import masking
 from lockgate_common.masking import masked
 
+_ASCII = st.characters(codec="ascii")
 SECRET, NUMBERS, SECRET_HEX = "geheim9", "12345678", "5ec2e7" * 8
 
 HOLDERS = [
@@ -206,3 +208,9 @@ def test_a_long_text_is_masked_in_one_go(text: str) -> None:
     masked(text * (400_000 // len(text)) + "://")
     masked(f"password={text * (400_000 // len(text))}")
     masked("-----BEGIN PRIVATE KEY-----" * 10_000)
+
+
+@given(st.from_regex(masking._SECRET_NAME, alphabet=_ASCII) | st.from_regex(masking._OF_QUERY, alphabet=_ASCII))
+def test_names_of_secrets_are_noticed_without_a_pattern(name: str) -> None:
+    """So a line without any of these words need not be searched for names."""
+    assert any(word in name.lower() for word in masking._IN_SECRET_NAMES)
