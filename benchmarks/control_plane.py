@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from lockgate_proto import messages as m
 
 from benchmarks.common import Measurement, Row, at_most, parser, processor_s, rss_mib, run, say
 from benchmarks.control_plane_plot import plot
-from benchmarks.counted_watches import counted_watches
+from benchmarks.counted_watches import CountedWatch, counted_watches
 from lockgate.client import Client
 from lockgate.errors import UserError
 
@@ -75,8 +75,7 @@ def _one_job(subtasks: int, arguments: argparse.Namespace) -> Measurement:
             _row("one checkpoint, triggered to completed", values["checkpoint_ms"], 1_000 if goal else None, "ms"),
             _own_row(values["checkpoint_leader_ms"]),
             Row("the leader's processor share, heartbeats only", f"{values['heartbeat_share']:.3f}"),
-            Row(f"  the same with {arguments.watchers} watchers", f"{values['watched_share']:.3f}"),
-            Row("  sent to each watcher a second", f"{values['watched_kib']:,.1f} KiB"),
+            *_watched_rows(arguments.watchers, values),
             _row("memory of the leader", values["rss_mib"], 500 if goal else None, "MiB"),
         ),
         values,
@@ -117,7 +116,8 @@ def _measure(
         submitted_ms = (_event_us(observer, m.JobEventKind.ATTEMPT_DEPLOYED, begun_us) - begun_us) / 1_000
         say(f"all {slots * _VERTICES:,} subtasks run after {submitted_ms:,.0f} ms")
         share = _share(cluster)
-        watched = _watched(cluster, arguments.watchers)
+        watched = _watched(cluster, arguments.watchers, "watched", changes=True)
+        watched |= _watched(cluster, arguments.watchers, "watched_whole", changes=False)
         begun, begun_s = time.monotonic(), processor_s(_leader_pid(cluster))
         taken = _checkpoints(client, checkpoints)
         time.sleep(_QUIET_S)  # the commits of the last one
@@ -240,22 +240,39 @@ def _share(cluster: LocalCluster) -> float:
     return (processor_s(pid) - before) / (time.monotonic() - begun)
 
 
-def _watched(cluster: LocalCluster, watchers: int) -> dict[str, float]:
+def _watched_rows(watchers: int, values: Mapping[str, float]) -> tuple[Row, ...]:
+    """What watchers cost."""
+    kinds = {"watched": f"{watchers} watchers of changes", "watched_whole": f"{watchers} watchers of whole statuses"}
+    return tuple(
+        Row(
+            f"  the same with {kind}",
+            f"{values[f'{name}_share']:.3f}, each {values[f'{name}_kib']:,.1f} KiB/s in {values[f'{name}_rate']:.1f}",
+        )
+        for name, kind in kinds.items()
+    )
+
+
+def _watched(cluster: LocalCluster, watchers: int, name: str, *, changes: bool) -> dict[str, float]:
     """The leader's share with so many watchers, and KiB that it sends to each of them in a second."""
     leader = cluster.leader(10.0)
     if leader is None:
         raise UserError("there is no leader")
-    request = m.WatchRequest(_KEY)
+    request = m.WatchRequest(_KEY, changes)
     with counted_watches(watchers, leader.address, cluster.credentials(), request) as watches:
         if not all(watch.wait(_LIMIT_S) for watch in watches):
             raise UserError(f"waited {_LIMIT_S:g} s for the first status of a watch")
-        before, begun = [watch.bytes_read for watch in watches], time.monotonic()
+        bytes_before, before, begun = _read(watches, "bytes_read"), _read(watches, "messages"), time.monotonic()
         share = _share(cluster)
-        took_s = time.monotonic() - begun
-        found = [watch.bytes_read - start for watch, start in zip(watches, before, strict=True)]
-    kib = statistics.mean(found) / 1024 / took_s if found else 0.0
-    say(f"{watchers} watchers: share of the leader {share:.3f}, {kib:,.1f} KiB a second for each")
-    return {"watched_share": share, "watched_kib": kib}
+        each = 1 / ((time.monotonic() - begun) * max(1, watchers))
+        kib = (_read(watches, "bytes_read") - bytes_before) / 1024 * each
+        rate = (_read(watches, "messages") - before) * each
+    say(f"{name}, {watchers} watchers: the leader's share {share:.3f}, to each {kib:,.1f} KiB/s in {rate:.1f} messages")
+    return {f"{name}_share": share, f"{name}_kib": kib, f"{name}_rate": rate}
+
+
+def _read(watches: Sequence[CountedWatch], what: str) -> int:
+    """What all have read so far."""
+    return sum(getattr(watch, what) for watch in watches)
 
 
 def _wait(what: str, done: Callable[[], bool]) -> None:

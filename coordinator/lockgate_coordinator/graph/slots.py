@@ -20,6 +20,9 @@ from typing import assert_never
 
 from lockgate_common.amounts import counted
 
+REPORT_MS = 100
+"""Between two SlotsMissing of one request: with a takeover thousands of task managers register within a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlotOffer:
@@ -131,7 +134,7 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class SlotsMissing:
-    """The job has to wait; repeated when the numbers change. Display only."""
+    """The job has to wait; repeated when the numbers change, at most each REPORT_MS. Display only."""
 
     job_key: str
     request: int
@@ -178,6 +181,7 @@ class _Waiting:
     doubtful: set[str] = field(default_factory=set)  # those that are, without a claim of the attempt
     is_attempt_over: bool = False  # it cannot go on, whichever task manager registers
     reported: tuple[int, int] | None = None
+    report_at_ms: int = 0  # before that, no other numbers
 
     @property
     def until_ms(self) -> int:
@@ -368,6 +372,7 @@ class SlotPool:
 
     def _serve(self, now_ms: int) -> list[SlotEffect]:
         effects: list[SlotEffect] = []
+        wakes: list[int] = []
         kept = 0  # for jobs that have run and wait for their own task managers
         for job_key, waiting in sorted(self._waiting.items(), key=lambda item: not item[1].request.preferred):
             request, claimed = waiting.request, self._claimed.get(job_key, 0)
@@ -375,8 +380,10 @@ class SlotPool:
             free = self.free_slots + own if request.preferred else max(0, self.free_slots - kept)
             if free < request.count:
                 numbers = (free, len(self._task_managers))
-                if waiting.reported != numbers:
-                    waiting.reported = numbers
+                if waiting.reported != numbers and now_ms < waiting.report_at_ms:
+                    wakes.append(waiting.report_at_ms)
+                elif waiting.reported != numbers:
+                    waiting.reported, waiting.report_at_ms = numbers, now_ms + REPORT_MS
                     effects.append(SlotsMissing(job_key, request.request, *numbers))
             elif now_ms >= waiting.until_ms or not waiting.absent:
                 self._forget(job_key)
@@ -384,9 +391,9 @@ class SlotPool:
                 effects.append(SlotsOffered(job_key, request.request, self._allocate(request)))
             else:
                 kept += max(0, request.count - own)
-        graces = [waiting.until_ms for waiting in self._waiting.values() if waiting.until_ms > now_ms]
-        if graces:
-            effects.append(WakePool(min(graces)))
+        wakes += [waiting.until_ms for waiting in self._waiting.values() if waiting.until_ms > now_ms]
+        if wakes:
+            effects.append(WakePool(min(wakes)))
         return effects
 
     def awaits(self, task_manager_id: str, now_ms: int) -> bool:

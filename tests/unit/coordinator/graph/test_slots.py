@@ -87,9 +87,9 @@ def test_a_job_that_has_run_gets_its_slot_back_before_one_that_has_not() -> None
     cluster = pool(a=2)
     cluster.handle(RequestSlots("runs", 1, 1), 0)
     cluster.handle(RequestSlots("waits", 1, 2), 0)
-    cluster.handle(TaskManagerRemoved("a"), 10)
-    assert cluster.handle(RequestSlots("runs", 2, 1, preferred=("",)), 20) == [SlotsMissing("runs", 2, 0, 0)]
-    back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 30)
+    cluster.handle(TaskManagerRemoved("a"), 110)
+    assert cluster.handle(RequestSlots("runs", 2, 1, preferred=("",)), 120) == [SlotsMissing("runs", 2, 0, 0)]
+    back = cluster.handle(TaskManagerAdded("a", "a:1", 2), 230)
     assert places(back) == {"runs": ["a"]}
     assert back[1:] == [SlotsMissing("waits", 1, 1, 1)]
 
@@ -98,7 +98,7 @@ def test_no_new_job_gets_the_slots_for_which_a_job_that_has_run_waits() -> None:
     cluster = SlotPool()
     cluster.handle(RequestSlots("new", 1, 2), 0)
     cluster.handle(RequestSlots("ran", 1, 1, preferred=("b",), grace_ms=500), 0)
-    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 10) == [SlotsMissing("new", 1, 1, 1), WakePool(500)]
+    assert cluster.handle(TaskManagerAdded("a", "a:1", 2), 100) == [SlotsMissing("new", 1, 1, 1), WakePool(500)]
     assert places(cluster.handle(TimePassed(), 500)) == {"ran": ["a"]}
 
 
@@ -120,7 +120,18 @@ def test_a_shortage_is_reported_with_numbers_and_again_only_when_they_change() -
     cluster = pool(a=1)
     assert cluster.handle(RequestSlots("j", 1, 3), 0) == [SlotsMissing("j", 1, 1, 1)]
     assert cluster.handle(TimePassed(), 1) == []
-    assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 2) == [SlotsMissing("j", 1, 2, 2)]
+    assert cluster.handle(TaskManagerAdded("b", "b:1", 1), 100) == [SlotsMissing("j", 1, 2, 2)]
+
+
+def test_while_many_task_managers_register_a_shortage_is_reported_a_few_times() -> None:
+    cluster = pool(a=1)
+    assert cluster.handle(RequestSlots("j", 1, 1_000), 0) == [SlotsMissing("j", 1, 1, 1)]
+    for number in range(99):
+        assert cluster.handle(TaskManagerAdded(f"b{number}", "b:1", 1), number) == [WakePool(100)]
+    assert cluster.handle(TimePassed(), 100) == [SlotsMissing("j", 1, 100, 100)]
+    assert cluster.handle(TimePassed(), 150) == []
+    assert cluster.handle(TaskManagerAdded("c", "c:1", 1), 150) == [WakePool(200)]
+    assert cluster.handle(TaskManagerRemoved("c"), 160) == [], "as it was reported"
 
 
 def test_a_job_that_is_too_large_blocks_no_other() -> None:

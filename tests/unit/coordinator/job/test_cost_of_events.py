@@ -23,6 +23,8 @@ from lockgate_coordinator.graph.slots import (
     TaskManagerAdded,
 )
 from lockgate_coordinator.job import effects, events
+from lockgate_coordinator.runtime.watch import WatchHub
+from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     AttemptProgress,
     AttemptRecord,
@@ -160,6 +162,26 @@ class WaitingPool:
         return TaskManagerAdded(f"tm-{index}", f"tm-{index}:1", A_TASK_MANAGER, running=running)
 
 
+class WatchedJob:
+    """A job whose watcher gets what has changed."""
+
+    def __init__(self, job: WideJob) -> None:
+        self.job, self.hub = job, WatchHub()
+        self.watcher = self.hub.watch(job.master.status(), changes=True)
+        self.bytes = [self._sent()]
+
+    def give(self, event: events.Event) -> object:
+        """One event, and the status after it."""
+        self.job.give(event)
+        self.hub.status(self.job.master.status())
+        self.bytes.append(self._sent())
+        return None
+
+    def _sent(self) -> int:
+        shared = self.watcher.take()
+        return 0 if shared is None else len(encode(shared.make()))
+
+
 def steps(master: Taker, these: Sequence[Any]) -> float:
     """Python instructions for an event, on average."""
     count = 0
@@ -264,13 +286,27 @@ def pool_cost(slots: int) -> float:
     return steps(waiting, [waiting.added(waiting.count - 10 + index) for index in range(9)])
 
 
+def status_cost(slots: int) -> float:
+    """Instructions for a heartbeat, and for what a watcher gets after it."""
+    job = WideJob(slots)
+    job.start()
+    for index in range(slots // A_TASK_MANAGER):
+        job.give(job.heartbeat(index))
+    watched = WatchedJob(job)
+    return steps(watched, [job.heartbeat(index) for index in range(3, 13)])
+
+
+COSTS: tuple[Callable[[int], float], ...] = (pool_cost, status_cost)
+
+
 def measured(slots: Sequence[int]) -> dict[str, list[float]]:
     """Instructions for an event of each kind, in jobs with so many slots."""
     costs = {}
     for make in KINDS:
         jobs = [WideJob(count) for count in slots]
         costs[make.__name__] = [steps(job, make(job)) for job in jobs]
-    costs[pool_cost.__name__] = [pool_cost(count) for count in slots]
+    for cost in COSTS:
+        costs[cost.__name__] = [cost(count) for count in slots]
     return costs
 
 
@@ -287,7 +323,16 @@ def costs() -> dict[str, list[float]]:
     return _measured_elsewhere(FEW, MANY)
 
 
-NAMES = [make.__name__ for make in KINDS] + [pool_cost.__name__]
+NAMES = [make.__name__ for make in (*KINDS, *COSTS)]
+
+
+def test_what_a_watcher_gets_has_the_size_of_what_has_changed() -> None:
+    job = WideJob(MANY)
+    job.start()
+    watched = WatchedJob(job)
+    watched.give(job.heartbeat(3))
+    whole, change = watched.bytes
+    assert 0 < change < whole / 50
 
 
 @pytest.mark.parametrize("kind", NAMES)
