@@ -67,7 +67,8 @@ class ExecutionGraph:
         self._graph = graph
         self._place: dict[SubtaskKey, SlotOffer] = {key: slots[key[1]] for key in subtasks(graph)}
         self._slots = slots
-        began = [replace(attempt, attempt=number) if number != attempt.attempt else attempt for number in numbers]
+        known = {number: replace(attempt, attempt=number) for number in set(numbers)} | {attempt.attempt: attempt}
+        began = [known[number] for number in numbers]
         self._id: dict[SubtaskKey, AttemptId] = {
             key: began[key[1]] if key[1] < len(began) else attempt for key in self._place
         }
@@ -75,9 +76,9 @@ class ExecutionGraph:
         self._runs: dict[str, tuple[AttemptId, ...]] = self._by_place()
         self._phase: dict[SubtaskKey, Phase] = dict.fromkeys(self._place, Phase.DEPLOYING)
         self._loads: dict[SubtaskKey, SubtaskLoad] = {}
-        self._views = {key: self._view(key) for key in self._place}  # a status has all of them, and few have changed
-        self._shown = tuple(self._views.values())
-        self._outdated: set[SubtaskKey] = set()  # of the views: made again when the next status is requested
+        self._views: dict[SubtaskKey, SubtaskStatusView] = {}  # a status has all of them, and few have changed
+        self._shown: tuple[SubtaskStatusView, ...] = ()
+        self._outdated = set(self._place)  # of the views: made again when the next status is requested
         self._started_ms: dict[SubtaskKey, int] = {}
         self._not_started = len(self._place)  # a counter, because every report of every subtask needs it
         self._not_exhausted = len(self._place)
@@ -325,7 +326,7 @@ class ExecutionGraph:
             for key in self._outdated:
                 self._views[key] = self._view(key)
             self._outdated.clear()
-            self._shown = tuple(self._views.values())
+            self._shown = tuple(map(self._views.__getitem__, self._place))
         return self._shown
 
     def _view(self, key: SubtaskKey) -> SubtaskStatusView:

@@ -260,8 +260,8 @@ class SlotPool:
         claims: dict[str, RunningAttempt] = {}
         for claim in running:
             if not self._held.get(claim.job_key):
-                earlier = claims[claim.job_key].slots if claim.job_key in claims else 0
-                claims[claim.job_key] = replace(claim, slots=claim.slots + earlier)
+                earlier = claims.get(claim.job_key)
+                claims[claim.job_key] = replace(claim, slots=claim.slots + earlier.slots) if earlier else claim
         return claims
 
     def _request(self, event: RequestSlots, now_ms: int) -> None:
@@ -365,9 +365,11 @@ class SlotPool:
         self._held.pop(job_key, None)
 
     def _drop_claims(self, job_key: str) -> None:
-        for name in tuple(self._claims.get(job_key, ())):
-            self._leave(name, job_key)
-        self._claims.pop(job_key, None)
+        for name in self._claims.pop(job_key, ()):
+            known = self._task_managers[name]
+            self._free -= known.free
+            del known.claims[job_key]
+            self._free += known.free
         self._claimed.pop(job_key, None)
 
     def _serve(self, now_ms: int) -> list[SlotEffect]:

@@ -468,7 +468,8 @@ class JobAttempts:
 def slot_ids(newest: AttemptId, record: AttemptRecord) -> tuple[AttemptId, ...]:
     """By slot: the attempt in which its subtasks began. newest: that of the record."""
     numbers = record.slot_attempts or (newest.attempt,) * len(record.task_manager_ids)
-    return tuple(replace(newest, attempt=number) for number in numbers)
+    known = {number: replace(newest, attempt=number) for number in set(numbers)}
+    return tuple(map(known.__getitem__, numbers))
 
 
 def _ahead(operator: OperatorStatus) -> str:
