@@ -1,4 +1,4 @@
-"""Readers of what is in ZooKeeper and in the storage, as a coordinator reads it."""
+"""Readers of what is in ZooKeeper and in the storage, as a coordinator reads it, and of what it sends to watchers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from lockgate_ha.records import JobRecords
 from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import Create, Put
 from lockgate_proto import messages as m
-from lockgate_proto.codec import encode, to_json
+from lockgate_proto.codec import MalformedMessage, decode, encode, to_json
+from lockgate_proto.status_changes import MisfittingChange, changed
 
 from tests.fuzz.files import SECRET
 from tests.fuzz.target import Target
@@ -35,7 +36,8 @@ _METADATA = m.CheckpointMetadata(
 
 def targets(folder: Path) -> list[Target]:
     """folder: an empty one for the files."""
-    return [*_zookeeper("sealed", Protection("c", SECRET)), *_zookeeper("open", UNPROTECTED), *_metadata(folder)]
+    stored = [*_zookeeper("sealed", Protection("c", SECRET)), *_zookeeper("open", UNPROTECTED), *_metadata(folder)]
+    return [*stored, _change()]
 
 
 def _zookeeper(how: str, protection: Protection) -> Iterator[Target]:
@@ -116,3 +118,15 @@ def _metadata(folder: Path) -> list[Target]:
         Target("_metadata file", in_file, [sample], (StorageError,)),
         Target("inline metadata", lambda data: to_json(parse_metadata(data, "x")), [sample], (StorageError,)),
     ]
+
+
+def _change() -> Target:
+    """What is different in a status, as a client reads it."""
+    status = m.JobStatus("k", subtasks=(m.SubtaskStatusView("v", 0, "a"), m.SubtaskStatusView("v", 1, "b")))
+    subtasks = (m.SubtaskChange(0, m.SubtaskLoad(5)), m.SubtaskChange(1, m.SubtaskStatusView("v", 1, "c")))
+    sample = m.StatusChange(("message", "attempt"), m.JobStatus(message="x", attempt=2), subtasks)
+
+    def feed(data: bytes) -> object:
+        return to_json(changed(status, decode(m.StatusChange, data)))
+
+    return Target("change of a status", feed, [encode(sample)], (MalformedMessage, MisfittingChange))
