@@ -184,6 +184,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
             LocalCluster(kept.path / "cluster", slots=1, taskmanager=options) as cluster,
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
         ):
+            time.sleep(arguments.idle)
             runs = Runs(kept.path, cluster, client, arguments.parallelism)
             for case in arguments.cases:
                 for rate in arguments.rates:
@@ -231,6 +232,7 @@ def main() -> int:
     options.add_argument("--checkpoints", nargs="+", choices=CHECKPOINTS, default=tuple(CHECKPOINTS))
     options.add_argument("--parallelism", type=int, default=1, help="of the job")
     options.add_argument("--target-batch-ms", type=int, default=0, help="the task managers' setting; 0: its default")
+    options.add_argument("--idle", type=float, default=0, help="seconds of the cluster before its first job")
     options.add_argument("--no-peer", action="store_true", help=f"without {PEER}")
     options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
     return run(options.parse_args(), measure)
