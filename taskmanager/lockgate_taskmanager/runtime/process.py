@@ -30,6 +30,7 @@ from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 from lockgate_taskmanager.runtime.start import Start
 from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.runtime.warmup_budget import Budget
 from lockgate_taskmanager.state.backend import use_copies
 from lockgate_taskmanager.state.local_copies import COPIES_PREFIX, LocalCopies
 from lockgate_taskmanager.state.scratch import ScratchFolder
@@ -111,7 +112,9 @@ def _take_part(
     zookeeper: Connector,
     stop: SimpleQueue[int],
 ) -> None:
-    warmup = Warmup(factory, settings.work_dir, manager.deployments.running, settings.warmup_runs)
+    warmup = Warmup(
+        factory, settings.work_dir, manager.deployments.running, settings.warmup_runs, small_batches_of(settings)
+    )
     manager.on_prepare = warmup.learn
     copies = LocalCopies(ScratchFolder(Path(settings.work_dir), COPIES_PREFIX))
     use_copies(copies)
@@ -155,6 +158,13 @@ def _take_part(
         keeper.stop()
         use_copies(None)
         copies.close()
+
+
+def small_batches_of(settings: TaskManagerSettings) -> Budget | None:
+    """Those of the warm-up. A Spark cluster has other users, and pages that would list each of them."""
+    from lockgate_taskmanager.spark.session import is_local  # slow to import
+
+    return Budget() if settings.warmup_runs and is_local(settings.master) else None
 
 
 def _follow_spark(why: str) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from lockgate_proto.messages import AttemptId, PrepareJob
 
-from lockgate_taskmanager.runtime.warmup_jobs import run_sample, warm_up_job
+from lockgate_taskmanager.runtime.warmup_budget import SHARE, Budget, rest_s
+from lockgate_taskmanager.runtime.warmup_jobs import run_batches, run_sample, warm_up_job
 from lockgate_taskmanager.task.program import ProgramFactory
 
 log = logging.getLogger(__name__)
@@ -34,12 +35,22 @@ Run = tuple[str, str]  # job key and run id
 class Warmup:
     """Runs warm-ups on a separate thread and stops, between two micro-batches, when an attempt is deployed.
 
-    The sample runs, and a Python worker is started, only while nothing else runs here; a job also beside running
-    subtasks, once each.
+    The sample runs, a Python worker is started, and small micro-batches follow, only while nothing else runs here; a
+    job also beside running subtasks, once each.
     """
 
-    def __init__(self, factory: ProgramFactory, work_dir: str, running: Callable[[], Running], samples: int) -> None:
-        """running: attempts deployed here; samples: runs of the sample, 0 for neither these nor a Python worker."""
+    def __init__(
+        self,
+        factory: ProgramFactory,
+        work_dir: str,
+        running: Callable[[], Running],
+        samples: int,
+        budget: Budget | None = None,
+    ) -> None:
+        """running: attempts deployed here; samples: runs of the sample, 0 for neither these nor a Python worker.
+
+        budget: of small micro-batches; None for none.
+        """
         self._factory = factory
         self._work_dir = work_dir
         self._running = running
@@ -47,6 +58,8 @@ class Warmup:
         self._is_stopping = False
         self._samples = samples
         self._is_python_cold = samples > 0
+        self._budget = budget or Budget(0)
+        self._run_number = 0  # of the small micro-batches
         self._jobs: OrderedDict[Run, PrepareJob] = OrderedDict()  # waiting
         self._performed: OrderedDict[Run, None] = OrderedDict()  # completed, oldest first
         self._thread = threading.Thread(target=self._run, name="warm-up", daemon=True)
@@ -91,6 +104,7 @@ class Warmup:
                 is_busy = bool(self._running())
                 if is_busy:
                     self._samples = 0  # a real job has already warmed up what a sample would
+                    self._budget.close()
                     self._is_python_cold = False  # or a worker is not needed: a job with Python functions starts it
                 if self._jobs:
                     if is_busy:
@@ -101,6 +115,8 @@ class Warmup:
                 elif self._is_python_cold:
                     self._is_python_cold = False
                     self._factory.warm_python()
+                elif not self._budget.is_used_up:
+                    self._run_batches(Path(folder))
                 else:
                     self._wait(lambda: bool(self._jobs))
 
@@ -116,11 +132,35 @@ class Warmup:
     def _run_sample(self, folder: Path) -> None:
         number, self._samples = self._samples, self._samples - 1
         try:
-            run_sample(self._factory, folder, f"sample-{number}", partial(self._should_continue, ()))
+            run_sample(
+                self._factory, folder, f"sample-{number}", partial(self._should_continue, ()), partial(self._rest, 1.0)
+            )
         except Exception as error:  # optional: a real job will report the error
             log.info("the warm-up failed: %s", error)
         else:
             log.info("warmed up with the sample, %d more runs to come", self._samples)
+
+    def _rest(self, share: float, took_s: float) -> None:
+        """After a step of a warm-up that is not a job's. Ends early when there is a job to warm up."""
+        self._wait(lambda: bool(self._jobs), rest_s(took_s, share, bool(self._performed)))
+
+    def _run_batches(self, folder: Path) -> None:
+        self._run_number += 1
+
+        def should_continue() -> bool:
+            return not self._budget.is_used_up and not self._jobs and self._should_continue(())
+
+        def rest(took_s: float) -> None:
+            self._budget.spend(took_s)
+            self._rest(SHARE, took_s)
+
+        try:
+            count = run_batches(self._factory, folder, f"batches-{self._run_number}", should_continue, rest)
+        except Exception as error:  # as above
+            self._budget.close()
+            log.info("the warm-up failed: %s", error)
+        else:
+            log.info("warmed up with %d small micro-batches", count)
 
     def _warm_up_job(self, folder: Path, running: Running) -> None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from lockgate_proto.messages import (
     Edge,
     FileFormat,
     FileSink,
+    FileSource,
     GeneratorSource,
     JobGraph,
     KeyedAggregate,
@@ -30,13 +32,26 @@ from lockgate_taskmanager.task.program import Batch, ProgramContext, ProgramFact
 
 ROWS = 30_000  # a few micro-batches of growing size
 RUNS = 3  # of each plan of a job; the first one compiles its code
+LINES = 25  # in a small micro-batch, as of 1,000 records/s
 
 Continue = Callable[[], bool]
+Rest = Callable[[float], object]
 Programs = dict[tuple[str, int], SubtaskProgram]
 
 
-def run_sample(factory: ProgramFactory, folder: Path, run_id: str, should_continue: Continue) -> None:
-    """One attempt of a small built-in job, from fresh plans to a commit. It stays within `folder`."""
+def run_sample(
+    factory: ProgramFactory,
+    folder: Path,
+    run_id: str,
+    should_continue: Continue,
+    rest: Rest = lambda _took_s: None,
+) -> None:
+    """One attempt of a small built-in job, from fresh plans to a commit. It stays within `folder`.
+
+    rest: called after each micro-batch with the seconds since the previous call, the first time with those since the
+    start.
+    """
+    started = time.monotonic()
     graph = _sample(folder)
     with suppress(_Stopped), _Stage(factory, graph, (folder / run_id).as_uri(), should_continue) as stage:
         attempt = AttemptId("warm-up", run_id, 1)
@@ -47,9 +62,44 @@ def run_sample(factory: ProgramFactory, folder: Path, run_id: str, should_contin
         source.assign((SplitState(split="0", end=ROWS),), True)
         while isinstance(polled := source.poll(), Batch):
             stage.deliver(polled)
+            rest(time.monotonic() - started)
+            stage.check_stop()
+            started = time.monotonic()
         for program in stage.programs.values():
             program.snapshot(1).persist()
             program.commit(1)
+
+
+def run_batches(factory: ProgramFactory, folder: Path, run_id: str, should_continue: Continue, rest: Rest) -> int:
+    """One attempt of a job with many small micro-batches of text, until it is stopped; returns how many there were.
+
+    The JVM compiles what is called often: what Spark does for each job, of which the sample has few. It stays within
+    `folder`. rest: called after each micro-batch with the seconds that it took.
+    """
+    done = 0
+    lines = folder / run_id
+    lines.mkdir()
+    content = "".join(f"{number} 1700000000000\n" for number in range(LINES)).encode()
+    with suppress(_Stopped), _Stage(factory, _text_job(lines), lines.as_uri(), should_continue) as stage:
+        attempt = AttemptId("warm-up", run_id, 1)
+        for vertex in ("lines", "counts"):
+            stage.open(SubtaskId(attempt, vertex, 0))
+        stage.begin()
+        source = stage.programs["lines", 0]
+        while True:
+            stage.check_stop()
+            started = time.monotonic()
+            file = lines / str(done)
+            file.write_bytes(content)
+            source.assign((SplitState(split=file.name, end=len(content)),), True)
+            polled = source.poll()
+            if not isinstance(polled, Batch):
+                raise RuntimeError(f"a micro-batch of the warm-up was not read: {polled}")
+            stage.deliver(polled)
+            file.unlink()
+            done += 1
+            rest(time.monotonic() - started)
+    return done
 
 
 def warm_up_job(factory: ProgramFactory, job: PrepareJob, folder: Path, should_continue: Continue) -> bool:
@@ -105,7 +155,7 @@ class _Stage:
 
     def open(self, subtask: SubtaskId) -> None:
         """Builds and opens a program."""
-        self._check_stop()
+        self.check_stop()
         parallelism = {vertex.id: vertex.parallelism for vertex in self._graph.vertices}
         context = ProgramContext(
             subtask, self._graph, self._directory, parallelism=parallelism, is_warmup=self._is_warmup
@@ -124,16 +174,17 @@ class _Stage:
             edge = self._graph.edges[emission.edge]
             target = self.programs.get((edge.target, emission.target))
             if target is not None:
-                self._check_stop()
+                self.check_stop()
                 self.deliver(target.process(edge.source, emission.table))
 
     def warm_up(self) -> None:
         """Runs every program over no records."""
         for program in self.programs.values():
-            self._check_stop()
+            self.check_stop()
             program.warm_up()
 
-    def _check_stop(self) -> None:
+    def check_stop(self) -> None:
+        """Raises _Stopped when other work has priority."""
         if not self._should_continue():
             raise _Stopped
 
@@ -175,5 +226,24 @@ def _sample(folder: Path) -> JobGraph:
     )
 
 
-def _operator(name: str, kind: GeneratorSource | SqlTransform | KeyedAggregate | FileSink | SqlSink) -> Operator:
+def _text_job(lines: Path) -> JobGraph:
+    shape = (
+        "SELECT pmod(CAST(split(value, ' ')[0] AS BIGINT), 500) AS key,"
+        " timestamp_millis(CAST(split(value, ' ')[1] AS BIGINT)) AS at FROM input"
+    )
+    count = KeyedAggregate(("key",), (Aggregate("n", AggregateFunction.COUNT),))
+    source = _operator("read", FileSource(str(lines), FileFormat.TEXT))
+    return JobGraph(
+        name="warm-up",
+        vertices=(
+            Vertex("lines", "lines", 1, 128, (source, _operator("shape", SqlTransform(shape)))),
+            Vertex("counts", "counts", 1, 128, (_operator("count", count),)),
+        ),
+        edges=(Edge("lines", "counts", Partitioning.HASH, ("key",)),),
+    )
+
+
+def _operator(
+    name: str, kind: FileSource | GeneratorSource | SqlTransform | KeyedAggregate | FileSink | SqlSink
+) -> Operator:
     return Operator(name, name, kind)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from lockgate_proto.messages import AttemptId, GeneratorSource, PrepareJob
 from lockgate_taskmanager.runtime import warmup
 from lockgate_taskmanager.runtime.warmup import Running, Warmup
-from lockgate_taskmanager.runtime.warmup_jobs import run_sample
+from lockgate_taskmanager.runtime.warmup_budget import Budget
+from lockgate_taskmanager.runtime.warmup_jobs import LINES, run_batches, run_sample
 from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.repeated_job import RepeatedJob
 
 from tests.integration.taskmanager_spark.conftest import await_listeners
 from tests.integration.taskmanager_spark.graphs import graph, sql, vertex
@@ -34,8 +37,10 @@ def new(
     caplog.set_level("INFO", logger=warmup.__name__)
     made: list[Warmup] = []
 
-    def make(*jobs: PrepareJob, running: Running = ()) -> Warmup:
-        made.append(Warmup(engine, str(tmp_path), lambda: running, 1))
+    def make(
+        *jobs: PrepareJob, running: Sequence[AttemptId] = (), samples: int = 1, budget: Budget | None = None
+    ) -> Warmup:
+        made.append(Warmup(engine, str(tmp_path), lambda: tuple(running), samples, budget))
         for job in jobs:
             made[-1].learn(job)
         made[-1].start()
@@ -63,6 +68,46 @@ def test_a_warm_up_runs_from_plans_to_committed_output(engine: SparkEngine, tmp_
     run_sample(engine, tmp_path, "run-1", lambda: True)
     assert list((tmp_path / "files").glob("part-run-1-1-*.parquet"))
     assert (tmp_path / "totals.db").exists()
+
+
+def test_small_micro_batches_are_executed_as_repeated_jobs(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    run = RepeatedJob.run
+
+    def counted(self: RepeatedJob) -> pa.Table:
+        table = run(self)
+        rows.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(RepeatedJob, "run", counted)
+    before = engine._benches._in_use.copy()
+    took: list[float] = []
+    assert run_batches(engine, tmp_path, "batches-1", lambda: len(took) < 3, took.append) == 3
+    assert rows == [LINES, LINES], "the first execution makes the RDD for the others; every line has a key of its own"
+    assert not list((tmp_path / "batches-1").iterdir())
+    assert engine._benches._in_use == before
+
+
+def test_small_micro_batches_make_way_for_an_attempt(new: New, caplog: pytest.LogCaptureFixture) -> None:
+    running: list[AttemptId] = []
+
+    class Watched(Budget):
+        """Something is deployed after the second one."""
+
+        count = 0
+
+        def spend(self, took_s: float) -> None:
+            super().spend(took_s)
+            self.count += 1
+            if self.count == 2:
+                running.extend(BUSY)
+
+    budget = Watched()
+    new(running=running, samples=0, budget=budget)
+    assert wait_for_messages(caplog, 1) == ["warmed up with 2 small micro-batches"]
+    assert budget.count == 2
 
 
 def test_it_leaves_nothing_behind(new: New, caplog: pytest.LogCaptureFixture) -> None:

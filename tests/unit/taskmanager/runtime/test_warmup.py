@@ -12,6 +12,7 @@ import pytest
 from lockgate_proto.messages import AttemptId, PrepareJob
 from lockgate_taskmanager.runtime import warmup
 from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.runtime.warmup_budget import SHARE, Budget
 from lockgate_taskmanager.runtime.warmup_jobs import RUNS
 
 from tests.unit.taskmanager.runtime.fake_program_factory import WAIT_S, FakeProgramFactory, advice
@@ -43,9 +44,11 @@ def new(
     monkeypatch.setattr(warmup, "BUSY_PAUSE_S", 0.0)
     monkeypatch.setattr(warmup, "STOP_S", WAIT_S)
 
-    def make(*jobs: PrepareJob, first_after_s: float = NEVER_S, samples: int = 0) -> Warmup:
+    def make(
+        *jobs: PrepareJob, first_after_s: float = NEVER_S, samples: int = 0, budget: Budget | None = None
+    ) -> Warmup:
         monkeypatch.setattr(warmup, "FIRST_AFTER_S", first_after_s)
-        warmer = Warmup(factory, str(tmp_path), lambda: tuple(running), samples)
+        warmer = Warmup(factory, str(tmp_path), lambda: tuple(running), samples, budget)
         made.append(warmer)
         for job in jobs:
             warmer.learn(job)
@@ -106,6 +109,107 @@ def test_no_python_worker_is_started_once_something_was_deployed(
     factory.wait(lambda: closed(factory, "b") == 2)
     warmer.stop()
     assert not factory.python_starts, "its second of processor time would be taken from the job, or from its failover"
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, bool]]:
+    """Each call of `rest_s`: the share and whether it is beside a job. Nothing rests."""
+    calls: list[tuple[float, bool]] = []
+
+    def rest_s(took_s: float, share: float, is_beside_a_job: bool) -> float:
+        assert took_s > 0
+        calls.append((share, is_beside_a_job))
+        return 0.0
+
+    monkeypatch.setattr(warmup, "rest_s", rest_s)
+    return calls
+
+
+@pytest.mark.usefixtures("rests")
+def test_small_micro_batches_come_last_and_end_with_their_budget(factory: FakeProgramFactory, new: New) -> None:
+    factory.batches = 5
+    warmer = new(first_after_s=0, samples=1, budget=Budget(3))
+    factory.wait(lambda: factory.calls_of("warm-up").count("close counts-0") == 1)
+    warmer.learn(advice("job"))
+    factory.wait(lambda: closed(factory, "job") == 2)
+    calls = factory.calls_of("warm-up")
+    assert calls.index("close totals-0") < calls.index("build lines-0"), "the sample first"
+    assert factory.python_starts == 1
+    assert calls.count("poll lines-0") == 3
+    assert calls.count("build lines-0") == 1
+
+
+@pytest.mark.usefixtures("rests")
+def test_a_deployment_ends_the_small_micro_batches_for_good(
+    factory: FakeProgramFactory, running: list[AttemptId], new: New
+) -> None:
+    factory.batches = 9
+
+    def deploy(_key: str, call: str) -> None:
+        if call == "poll lines-0" and factory.calls_of("warm-up").count(call) == 2:
+            running.append(OTHER)
+
+    factory.on_call = deploy
+    budget = Budget(5)
+    warmer = new(first_after_s=0, budget=budget)
+    factory.wait(lambda: closed(factory, "warm-up") == 2)
+    assert factory.calls_of("warm-up")[-3:] == ["poll lines-0", "close lines-0", "close counts-0"], "not even passed on"
+    warmer.learn(advice("a"))
+    factory.wait(lambda: closed(factory, "a") == 2)
+    running.clear()
+    warmer.learn(advice("b"))
+    factory.wait(lambda: closed(factory, "b") == 2)
+    assert budget.is_used_up
+    assert factory.calls_of("warm-up").count("build lines-0") == 1, "the job has warmed up the JVM"
+
+
+def test_small_micro_batches_rest_longer_once_there_is_a_job(
+    factory: FakeProgramFactory, new: New, rests: list[tuple[float, bool]]
+) -> None:
+    factory.batches = 9
+    made: list[Warmup] = []
+    is_made = threading.Event()
+
+    def tell(_key: str, call: str) -> None:
+        assert is_made.wait(WAIT_S)
+        if call == "poll lines-0" and factory.calls_of("warm-up").count(call) == 2 and not factory.calls_of("job"):
+            made[0].learn(advice("job"))
+
+    factory.on_call = tell
+    made.append(new(first_after_s=0, budget=Budget(4)))
+    is_made.set()
+    factory.wait(lambda: closed(factory, "warm-up") == 4)
+    assert [key for key, _ in groupby(key for key, _ in factory.calls)] == ["warm-up", "job", "warm-up"]
+    assert rests == [(SHARE, False), *[(SHARE, True)] * 3], "the second was stopped before it was counted"
+
+
+def test_a_sample_rests_only_beside_a_job(
+    factory: FakeProgramFactory, new: New, rests: list[tuple[float, bool]]
+) -> None:
+    factory.batches = 2
+    new(advice("job"), samples=1)
+    factory.wait(lambda: factory.calls_of("warm-up").count("close totals-0") == 1)
+    assert rests == [(1.0, True)] * 2
+
+
+def test_stopping_ends_the_rest(factory: FakeProgramFactory, new: New, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "rest_s", lambda *_: NEVER_S)
+    factory.batches = 9
+    warmer = new(first_after_s=0, budget=Budget(9))
+    factory.wait(lambda: factory.count("poll"))
+    warmer.stop()
+    assert not warmer._thread.is_alive()
+    assert factory.count("poll") == 1
+
+
+@pytest.mark.usefixtures("rests")
+def test_small_micro_batches_that_fail_are_not_tried_again(factory: FakeProgramFactory, new: New) -> None:
+    factory.failing["warm-up", "open lines-0"] = ValueError("no space left")
+    warmer = new(first_after_s=0, budget=Budget(5))
+    factory.wait(lambda: closed(factory, "warm-up") == 1)
+    warmer.learn(advice("job"))
+    factory.wait(lambda: closed(factory, "job") == 2)
+    assert factory.calls_of("warm-up").count("open lines-0") == 1
 
 
 def test_a_job_that_comes_during_the_samples_goes_before_the_next_one(factory: FakeProgramFactory, new: New) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from lockgate_proto.messages import AttemptId, JobGraph, PrepareJob, Vertex
-from lockgate_taskmanager.runtime.warmup_jobs import RUNS, run_sample, warm_up_job
+from lockgate_taskmanager.runtime.warmup_jobs import RUNS, run_batches, run_sample, warm_up_job
 
 from tests.unit.taskmanager.runtime.fake_program_factory import FakeProgramFactory, advice, chain
 
@@ -111,7 +111,9 @@ def test_an_edge_to_a_subtask_that_is_not_here_leads_nowhere(tmp_path: Path) -> 
 def test_the_sample_is_a_whole_attempt_with_a_checkpoint(tmp_path: Path) -> None:
     factory = FakeProgramFactory()
     factory.batches = 2
-    run_sample(factory, tmp_path, "sample-1", always)
+    took: list[float] = []
+    run_sample(factory, tmp_path, "sample-1", always, took.append)
+    assert len(took) == 2, "after each micro-batch it may rest"
     assert {context.subtask.attempt for context in factory.contexts} == {AttemptId("warm-up", "sample-1", 1)}
     assert not any(context.is_warmup for context in factory.contexts)
     calls = factory.calls_of("warm-up")
@@ -130,3 +132,31 @@ def test_a_sample_is_stopped_between_two_batches(tmp_path: Path) -> None:
     assert factory.count("poll") == 2
     assert factory.count("snapshot") == factory.count("commit") == 0
     assert factory.count("close") == 3
+
+
+def test_a_sample_is_stopped_after_a_rest(tmp_path: Path) -> None:
+    factory = FakeProgramFactory()
+    factory.batches = 5
+    rests: list[float] = []
+    run_sample(factory, tmp_path, "sample-1", lambda: not rests, rests.append)
+    assert factory.count("poll") == 1, "something was deployed meanwhile"
+    assert factory.count("close") == 3
+
+
+def test_small_micro_batches_pass_both_programs_until_they_are_stopped(tmp_path: Path) -> None:
+    factory = FakeProgramFactory()
+    factory.batches = 9
+    took: list[float] = []
+    assert run_batches(factory, tmp_path, "batches-1", lambda: len(took) < 3, took.append) == 3
+    calls = factory.calls_of("warm-up")
+    assert calls[:5] == ["build lines-0", "open lines-0", "build counts-0", "open counts-0", "process counts-0"]
+    assert calls[5:] == [*["poll lines-0", "process counts-0"] * 3, "close lines-0", "close counts-0"]
+    assert all(seconds > 0 for seconds in took)
+    assert not list((tmp_path / "batches-1").iterdir()), "what has been read is removed"
+
+
+def test_small_micro_batches_that_are_not_read_are_an_error(tmp_path: Path) -> None:
+    factory = FakeProgramFactory()
+    with pytest.raises(RuntimeError, match="was not read: Exhausted"):
+        run_batches(factory, tmp_path, "batches-1", always, lambda _seconds: None)
+    assert factory.count("close") == 2
