@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 FIRST_AFTER_S = 1.0
 BUSY_PAUSE_S = 1.0
 STOP_S = 5.0
+AT_ONCE = 3  # samples at full speed also beside a job: it may have to continue here in some seconds
 JOBS = 16
 REMEMBERED = 64
 
@@ -57,6 +58,7 @@ class Warmup:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._samples = samples
+        self._resting = samples - AT_ONCE  # the last ones of them
         self._is_python_cold = samples > 0
         self._budget = budget or Budget(0)
         self._run_number = 0  # of the small micro-batches
@@ -131,10 +133,13 @@ class Warmup:
 
     def _run_sample(self, folder: Path) -> None:
         number, self._samples = self._samples, self._samples - 1
+
+        def rest(took_s: float) -> None:
+            if number <= self._resting:
+                self._rest(1.0, took_s)
+
         try:
-            run_sample(
-                self._factory, folder, f"sample-{number}", partial(self._should_continue, ()), partial(self._rest, 1.0)
-            )
+            run_sample(self._factory, folder, f"sample-{number}", partial(self._should_continue, ()), rest)
         except Exception as error:  # optional: a real job will report the error
             log.info("the warm-up failed: %s", error)
         else:

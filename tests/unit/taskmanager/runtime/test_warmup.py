@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lockgate_proto.messages import AttemptId, PrepareJob
 from lockgate_taskmanager.runtime import warmup
-from lockgate_taskmanager.runtime.warmup import Warmup
+from lockgate_taskmanager.runtime.warmup import AT_ONCE, Warmup
 from lockgate_taskmanager.runtime.warmup_budget import SHARE, Budget
 from lockgate_taskmanager.runtime.warmup_jobs import RUNS
 
@@ -183,12 +183,12 @@ def test_small_micro_batches_rest_longer_once_there_is_a_job(
     assert rests == [(SHARE, False), *[(SHARE, True)] * 3], "the second was stopped before it was counted"
 
 
-def test_a_sample_rests_only_beside_a_job(
+def test_beside_a_job_all_but_the_first_samples_rest(
     factory: FakeProgramFactory, new: New, rests: list[tuple[float, bool]]
 ) -> None:
     factory.batches = 2
-    new(advice("job"), samples=1)
-    factory.wait(lambda: factory.calls_of("warm-up").count("close totals-0") == 1)
+    new(advice("job"), samples=AT_ONCE + 1)
+    factory.wait(lambda: factory.calls_of("warm-up").count("close totals-0") == AT_ONCE + 1)
     assert rests == [(1.0, True)] * 2
 
 
