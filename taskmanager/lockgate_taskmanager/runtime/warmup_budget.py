@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BATCHES = 500  # with two thirds of them the JVM has compiled what takes its time
+BATCHES = 400  # after 350 the JVM has compiled what takes its time
 MOST_S = 60.0  # on a slow or busy machine
 SHARE = 0.5  # of the time
 SHARE_BESIDE_A_JOB = 0.1  # which may run on this machine, in another task manager
