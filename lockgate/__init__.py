@@ -12,8 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import lockgate_common  # noqa: F401  decides how gRPC works, before that is imported
-
 if TYPE_CHECKING:
     from lockgate.client import Client, ClientError, JobFailed, JobHandle
     from lockgate.connectors import CustomSink, CustomSource, Transaction
