@@ -20,21 +20,27 @@ def layout_of(deploy: Deploy) -> Layout:
     return layout
 
 
-def layout_for(graph: JobGraph, slots: Sequence[Participant]) -> Layout:
-    """slots[i] runs subtask i of every vertex. graph: normalized."""
+def layout_for(graph: JobGraph, slots: Sequence[Participant], began: Sequence[int] = ()) -> Layout:
+    """slots[i] runs subtask i of every vertex. graph: normalized. began: as in Layout."""
     numbers = {place: number for number, place in enumerate(dict.fromkeys(slots))}
-    return Layout(graph, tuple(numbers), tuple(numbers[place] for place in slots))
+    return Layout(graph, tuple(numbers), tuple(numbers[place] for place in slots), tuple(began))
 
 
 def subtasks_on(layout: Layout, task_manager_id: str) -> Iterator[tuple[str, int]]:
-    """(vertex id, subtask index) of every subtask that runs there, in graph order."""
+    """(vertex id, subtask index) of every subtask that begins there, in graph order."""
+    newest = max(layout.began, default=0)
     here = [
         slot
         for slot, number in enumerate(layout.slots)
-        if layout.participants[number].task_manager_id == task_manager_id
+        if layout.participants[number].task_manager_id == task_manager_id and began_in(layout, slot) == newest
     ]
     for vertex in layout.graph.vertices if layout.graph is not None else ():
         yield from ((vertex.id, slot) for slot in here if slot < vertex.parallelism)
+
+
+def began_in(layout: Layout, slot: int) -> int:
+    """The attempt in which the subtasks of a slot began; 0 where all begin in the layout's own."""
+    return layout.began[slot] if slot < len(layout.began) else 0
 
 
 def participant(layout: Layout, subtask: int) -> Participant:

@@ -29,6 +29,14 @@ class LeaderFailover(IntEnum):
     LEADER_FAILOVER_REATTACH = 2
 
 
+class TaskManagerFailover(IntEnum):
+    """What becomes of the subtasks that run elsewhere when a task manager is lost, in a job that exchanges records."""
+
+    TASK_MANAGER_FAILOVER_UNSPECIFIED = 0
+    TASK_MANAGER_FAILOVER_WHOLE = 1
+    TASK_MANAGER_FAILOVER_PART = 2
+
+
 class Partitioning(IntEnum):
     """How the records of an edge are distributed over the subtasks of its target."""
 
@@ -331,6 +339,7 @@ class JobGraph:
     # How many task managers with free slots keep copies of the newest snapshot's files on their own disks, and whether
     # those that run the job keep what they have stored: a restart then reads no storage. 0: none.
     standby_replicas: int = 0
+    task_manager_failover: TaskManagerFailover = TaskManagerFailover(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1485,7 +1494,7 @@ class CoordinatorMessage:
     """The leader's side of the numbered control stream, see TaskManagerMessage."""
 
     token: int = 0
-    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | StateQuery | KeepCopies | AssignSplitsTogether | None = None
+    body: Registered | Heartbeat | Deploy | CancelAttempt | TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | DiscoverSplits | AssignSplits | PrepareJob | DrainSources | StoryRequest | StateQuery | KeepCopies | AssignSplitsTogether | AwaitPart | RejoinPart | None = None
     sequence: int = 0
     # The task manager's highest number that was handled here.
     acknowledged: int = 0
@@ -1738,6 +1747,9 @@ class Layout:
     participants: tuple[Participant, ...] = ()
     # Slot i runs subtask i of every vertex that has so many: the index of its participant.
     slots: tuple[int, ...] = ()
+    # By slot, of a job that exchanges records and of which a part starts again: the attempt in which its subtasks
+    # began. Empty: all begin in this one.
+    began: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -1804,6 +1816,40 @@ class CancelAttempt:
     cause_id: str = ""
     # Only the subtasks in these slots, and the others run on; empty: all.
     slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPart:
+    """The subtasks in these slots are lost and will start again, while the receiver's run on: the ends of their channels wait for them. In jobs with TASK_MANAGER_FAILOVER_PART."""
+
+    # In which the receiver's subtasks began.
+    attempt: AttemptId | None = None
+    slots: tuple[int, ...] = ()
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinPart:
+    """They start again now. The receiver's subtasks send them everything since the checkpoint, and take from them what they have not had yet. May come twice."""
+
+    # In which the receiver's subtasks began.
+    attempt: AttemptId | None = None
+    # In which the others begin.
+    part: int = 0
+    # From which they start; 0: without state.
+    restored_checkpoint_id: int = 0
+    places: tuple[PartPlace, ...] = ()
+    # The event that caused it, see StoryLine.
+    cause_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlace:
+    """Where the subtasks of one slot start again."""
+
+    slot: int = 0
+    participant: Participant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -2003,10 +2049,24 @@ class LoopProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitPosition:
+    """How far a source had read one of its splits."""
+
+    # As in SplitState.
+    split: str = ""
+    # The next record to read, in the unit of SplitState.
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StreamElement:
     """What travels through a channel, in order."""
 
     element: ChannelOpen | RecordBatch | Barrier | Watermark | EndOfInput | LoopProbe | None = None
+    # Of records in a job that may restart in part: further records of the same batch of the source follow.
+    more: bool = False
+    # Of the last records of such a batch: the positions of its splits behind it.
+    read_to: tuple[SplitPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -2014,6 +2074,11 @@ class ExchangeSignal:
     """The receiver's answer to ChannelOpen."""
 
     accepted: bool = False
+    # What the receiver has had through this channel from an earlier attempt of the sender: every record before these
+    # positions.
+    received: tuple[SplitPosition, ...] = ()
+    # And the end of the input.
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

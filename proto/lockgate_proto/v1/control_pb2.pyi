@@ -127,7 +127,7 @@ class TaskManagerMessage(_message.Message):
     def __init__(self, token: _Optional[int] = ..., task_manager_id: _Optional[str] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., splits: _Optional[_Union[SplitsDiscovered, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ..., gone: _Optional[_Union[AttemptGone, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., story: _Optional[_Union[StoryAnswer, _Mapping]] = ..., state_answer: _Optional[_Union[StateAnswer, _Mapping]] = ..., copies_kept: _Optional[_Union[CopiesKept, _Mapping]] = ..., reports: _Optional[_Union[ReportBatch, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class CoordinatorMessage(_message.Message):
-    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "assign_together", "sequence", "acknowledged")
+    __slots__ = ("token", "registered", "heartbeat", "deploy", "cancel", "trigger", "complete", "aborted", "discover", "assign", "prepare", "drain", "story_request", "state_query", "keep_copies", "assign_together", "await_part", "rejoin_part", "sequence", "acknowledged")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,8 @@ class CoordinatorMessage(_message.Message):
     STATE_QUERY_FIELD_NUMBER: _ClassVar[int]
     KEEP_COPIES_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_TOGETHER_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_PART_FIELD_NUMBER: _ClassVar[int]
+    REJOIN_PART_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     token: int
@@ -162,9 +164,11 @@ class CoordinatorMessage(_message.Message):
     state_query: StateQuery
     keep_copies: KeepCopies
     assign_together: AssignSplitsTogether
+    await_part: AwaitPart
+    rejoin_part: RejoinPart
     sequence: int
     acknowledged: int
-    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., state_query: _Optional[_Union[StateQuery, _Mapping]] = ..., keep_copies: _Optional[_Union[KeepCopies, _Mapping]] = ..., assign_together: _Optional[_Union[AssignSplitsTogether, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., cancel: _Optional[_Union[CancelAttempt, _Mapping]] = ..., trigger: _Optional[_Union[TriggerCheckpoint, _Mapping]] = ..., complete: _Optional[_Union[NotifyCheckpointComplete, _Mapping]] = ..., aborted: _Optional[_Union[NotifyCheckpointAborted, _Mapping]] = ..., discover: _Optional[_Union[DiscoverSplits, _Mapping]] = ..., assign: _Optional[_Union[AssignSplits, _Mapping]] = ..., prepare: _Optional[_Union[PrepareJob, _Mapping]] = ..., drain: _Optional[_Union[DrainSources, _Mapping]] = ..., story_request: _Optional[_Union[StoryRequest, _Mapping]] = ..., state_query: _Optional[_Union[StateQuery, _Mapping]] = ..., keep_copies: _Optional[_Union[KeepCopies, _Mapping]] = ..., assign_together: _Optional[_Union[AssignSplitsTogether, _Mapping]] = ..., await_part: _Optional[_Union[AwaitPart, _Mapping]] = ..., rejoin_part: _Optional[_Union[RejoinPart, _Mapping]] = ..., sequence: _Optional[int] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("version", "revision", "oldest")
@@ -409,14 +413,16 @@ class Participant(_message.Message):
     def __init__(self, task_manager_id: _Optional[str] = ..., exchange_address: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Layout(_message.Message):
-    __slots__ = ("graph", "participants", "slots")
+    __slots__ = ("graph", "participants", "slots", "began")
     GRAPH_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FIELD_NUMBER: _ClassVar[int]
     graph: _graph_pb2.JobGraph
     participants: _containers.RepeatedCompositeFieldContainer[Participant]
     slots: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
+    began: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, graph: _Optional[_Union[_graph_pb2.JobGraph, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., slots: _Optional[_Iterable[int]] = ..., began: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Deploy(_message.Message):
     __slots__ = ("attempt", "restore", "restored_checkpoint_id", "checkpoint_directory", "layout", "cause_id", "beside")
@@ -479,6 +485,38 @@ class CancelAttempt(_message.Message):
     cause_id: str
     slots: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., reason: _Optional[str] = ..., cause_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AwaitPart(_message.Message):
+    __slots__ = ("attempt", "slots", "cause_id")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., slots: _Optional[_Iterable[int]] = ..., cause_id: _Optional[str] = ...) -> None: ...
+
+class RejoinPart(_message.Message):
+    __slots__ = ("attempt", "part", "restored_checkpoint_id", "places", "cause_id")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_ID_FIELD_NUMBER: _ClassVar[int]
+    attempt: AttemptId
+    part: int
+    restored_checkpoint_id: int
+    places: _containers.RepeatedCompositeFieldContainer[PartPlace]
+    cause_id: str
+    def __init__(self, attempt: _Optional[_Union[AttemptId, _Mapping]] = ..., part: _Optional[int] = ..., restored_checkpoint_id: _Optional[int] = ..., places: _Optional[_Iterable[_Union[PartPlace, _Mapping]]] = ..., cause_id: _Optional[str] = ...) -> None: ...
+
+class PartPlace(_message.Message):
+    __slots__ = ("slot", "participant")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    participant: Participant
+    def __init__(self, slot: _Optional[int] = ..., participant: _Optional[_Union[Participant, _Mapping]] = ...) -> None: ...
 
 class DrainSources(_message.Message):
     __slots__ = ("attempt", "cause_id")

@@ -26,7 +26,7 @@ from lockgate_proto.v1 import checkpoint_pb2 as lockgate__proto_dot_v1_dot_check
 from lockgate_proto.v1 import control_pb2 as lockgate__proto_dot_v1_dot_control__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lockgate_proto/v1/exchange.proto\x12\x0blockgate.v1\x1a\"lockgate_proto/v1/checkpoint.proto\x1a\x1flockgate_proto/v1/control.proto\"l\n\x0b\x43hannelOpen\x12\r\n\x05token\x18\x01 \x01(\x03\x12&\n\x06source\x18\x02 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12&\n\x06target\x18\x03 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\".\n\x0bRecordBatch\x12\x11\n\tarrow_ipc\x18\x01 \x01(\x0c\x12\x0c\n\x04rows\x18\x02 \x01(\x03\"\xb3\x01\n\x07\x42\x61rrier\x12\x15\n\rcheckpoint_id\x18\x01 \x01(\x03\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.lockgate.v1.CheckpointKind\x12\x10\n\x08terminal\x18\x03 \x01(\x08\x12\x19\n\x11triggered_unix_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ompleted_id\x18\n \x01(\x03\x12\x11\n\tunaligned\x18\x14 \x01(\x08\x12\x10\n\x08\x63\x61use_id\x18\x46 \x01(\t\"0\n\tWatermark\x12\x15\n\revent_time_ms\x18\x01 \x01(\x03\x12\x0c\n\x04idle\x18\x02 \x01(\x08\"\x1d\n\nEndOfInput\x12\x0f\n\x07\x64rained\x18\x01 \x01(\x08\"0\n\tLoopProbe\x12\r\n\x05round\x18\x01 \x01(\x03\x12\x14\n\x0cquiet_rounds\x18\x02 \x01(\x05\"\x98\x02\n\rStreamElement\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.lockgate.v1.ChannelOpenH\x00\x12+\n\x07records\x18\x02 \x01(\x0b\x32\x18.lockgate.v1.RecordBatchH\x00\x12\'\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x14.lockgate.v1.BarrierH\x00\x12+\n\twatermark\x18\x04 \x01(\x0b\x32\x16.lockgate.v1.WatermarkH\x00\x12&\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x17.lockgate.v1.EndOfInputH\x00\x12\'\n\x05probe\x18\x14 \x01(\x0b\x32\x16.lockgate.v1.LoopProbeH\x00\x42\t\n\x07\x65lement\"\"\n\x0e\x45xchangeSignal\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x32V\n\x0f\x45xchangeService\x12\x43\n\x04Open\x12\x1a.lockgate.v1.StreamElement\x1a\x1b.lockgate.v1.ExchangeSignal(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lockgate_proto/v1/exchange.proto\x12\x0blockgate.v1\x1a\"lockgate_proto/v1/checkpoint.proto\x1a\x1flockgate_proto/v1/control.proto\"l\n\x0b\x43hannelOpen\x12\r\n\x05token\x18\x01 \x01(\x03\x12&\n\x06source\x18\x02 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\x12&\n\x06target\x18\x03 \x01(\x0b\x32\x16.lockgate.v1.SubtaskId\".\n\x0bRecordBatch\x12\x11\n\tarrow_ipc\x18\x01 \x01(\x0c\x12\x0c\n\x04rows\x18\x02 \x01(\x03\"\xb3\x01\n\x07\x42\x61rrier\x12\x15\n\rcheckpoint_id\x18\x01 \x01(\x03\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.lockgate.v1.CheckpointKind\x12\x10\n\x08terminal\x18\x03 \x01(\x08\x12\x19\n\x11triggered_unix_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ompleted_id\x18\n \x01(\x03\x12\x11\n\tunaligned\x18\x14 \x01(\x08\x12\x10\n\x08\x63\x61use_id\x18\x46 \x01(\t\"0\n\tWatermark\x12\x15\n\revent_time_ms\x18\x01 \x01(\x03\x12\x0c\n\x04idle\x18\x02 \x01(\x08\"\x1d\n\nEndOfInput\x12\x0f\n\x07\x64rained\x18\x01 \x01(\x08\"0\n\tLoopProbe\x12\r\n\x05round\x18\x01 \x01(\x03\x12\x14\n\x0cquiet_rounds\x18\x02 \x01(\x05\".\n\rSplitPosition\x12\r\n\x05split\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\xd3\x02\n\rStreamElement\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.lockgate.v1.ChannelOpenH\x00\x12+\n\x07records\x18\x02 \x01(\x0b\x32\x18.lockgate.v1.RecordBatchH\x00\x12\'\n\x07\x62\x61rrier\x18\x03 \x01(\x0b\x32\x14.lockgate.v1.BarrierH\x00\x12+\n\twatermark\x18\x04 \x01(\x0b\x32\x16.lockgate.v1.WatermarkH\x00\x12&\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x17.lockgate.v1.EndOfInputH\x00\x12\'\n\x05probe\x18\x14 \x01(\x0b\x32\x16.lockgate.v1.LoopProbeH\x00\x12\x0c\n\x04more\x18\x1e \x01(\x08\x12+\n\x07read_to\x18\x1f \x03(\x0b\x32\x1a.lockgate.v1.SplitPositionB\t\n\x07\x65lement\"_\n\x0e\x45xchangeSignal\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12,\n\x08received\x18\x1e \x03(\x0b\x32\x1a.lockgate.v1.SplitPosition\x12\r\n\x05\x65nded\x18\x1f \x01(\x08\x32V\n\x0f\x45xchangeService\x12\x43\n\x04Open\x12\x1a.lockgate.v1.StreamElement\x1a\x1b.lockgate.v1.ExchangeSignal(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,10 +45,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDOFINPUT']._serialized_end=537
   _globals['_LOOPPROBE']._serialized_start=539
   _globals['_LOOPPROBE']._serialized_end=587
-  _globals['_STREAMELEMENT']._serialized_start=590
-  _globals['_STREAMELEMENT']._serialized_end=870
-  _globals['_EXCHANGESIGNAL']._serialized_start=872
-  _globals['_EXCHANGESIGNAL']._serialized_end=906
-  _globals['_EXCHANGESERVICE']._serialized_start=908
-  _globals['_EXCHANGESERVICE']._serialized_end=994
+  _globals['_SPLITPOSITION']._serialized_start=589
+  _globals['_SPLITPOSITION']._serialized_end=635
+  _globals['_STREAMELEMENT']._serialized_start=638
+  _globals['_STREAMELEMENT']._serialized_end=977
+  _globals['_EXCHANGESIGNAL']._serialized_start=979
+  _globals['_EXCHANGESIGNAL']._serialized_end=1074
+  _globals['_EXCHANGESERVICE']._serialized_start=1076
+  _globals['_EXCHANGESERVICE']._serialized_end=1162
 # @@protoc_insertion_point(module_scope)

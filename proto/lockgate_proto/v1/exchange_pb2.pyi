@@ -1,8 +1,9 @@
 from lockgate_proto.v1 import checkpoint_pb2 as _checkpoint_pb2
 from lockgate_proto.v1 import control_pb2 as _control_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -65,24 +66,40 @@ class LoopProbe(_message.Message):
     quiet_rounds: int
     def __init__(self, round: _Optional[int] = ..., quiet_rounds: _Optional[int] = ...) -> None: ...
 
+class SplitPosition(_message.Message):
+    __slots__ = ("split", "offset")
+    SPLIT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    split: str
+    offset: int
+    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
 class StreamElement(_message.Message):
-    __slots__ = ("open", "records", "barrier", "watermark", "end", "probe")
+    __slots__ = ("open", "records", "barrier", "watermark", "end", "probe", "more", "read_to")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BARRIER_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    READ_TO_FIELD_NUMBER: _ClassVar[int]
     open: ChannelOpen
     records: RecordBatch
     barrier: Barrier
     watermark: Watermark
     end: EndOfInput
     probe: LoopProbe
-    def __init__(self, open: _Optional[_Union[ChannelOpen, _Mapping]] = ..., records: _Optional[_Union[RecordBatch, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., watermark: _Optional[_Union[Watermark, _Mapping]] = ..., end: _Optional[_Union[EndOfInput, _Mapping]] = ..., probe: _Optional[_Union[LoopProbe, _Mapping]] = ...) -> None: ...
+    more: bool
+    read_to: _containers.RepeatedCompositeFieldContainer[SplitPosition]
+    def __init__(self, open: _Optional[_Union[ChannelOpen, _Mapping]] = ..., records: _Optional[_Union[RecordBatch, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., watermark: _Optional[_Union[Watermark, _Mapping]] = ..., end: _Optional[_Union[EndOfInput, _Mapping]] = ..., probe: _Optional[_Union[LoopProbe, _Mapping]] = ..., more: _Optional[bool] = ..., read_to: _Optional[_Iterable[_Union[SplitPosition, _Mapping]]] = ...) -> None: ...
 
 class ExchangeSignal(_message.Message):
-    __slots__ = ("accepted",)
+    __slots__ = ("accepted", "received", "ended")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
-    def __init__(self, accepted: _Optional[bool] = ...) -> None: ...
+    received: _containers.RepeatedCompositeFieldContainer[SplitPosition]
+    ended: bool
+    def __init__(self, accepted: _Optional[bool] = ..., received: _Optional[_Iterable[_Union[SplitPosition, _Mapping]]] = ..., ended: _Optional[bool] = ...) -> None: ...

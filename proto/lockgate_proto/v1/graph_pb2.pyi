@@ -13,6 +13,12 @@ class LeaderFailover(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEADER_FAILOVER_RESTART: _ClassVar[LeaderFailover]
     LEADER_FAILOVER_REATTACH: _ClassVar[LeaderFailover]
 
+class TaskManagerFailover(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_MANAGER_FAILOVER_UNSPECIFIED: _ClassVar[TaskManagerFailover]
+    TASK_MANAGER_FAILOVER_WHOLE: _ClassVar[TaskManagerFailover]
+    TASK_MANAGER_FAILOVER_PART: _ClassVar[TaskManagerFailover]
+
 class Partitioning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PARTITIONING_UNSPECIFIED: _ClassVar[Partitioning]
@@ -110,6 +116,9 @@ class CheckpointMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 LEADER_FAILOVER_UNSPECIFIED: LeaderFailover
 LEADER_FAILOVER_RESTART: LeaderFailover
 LEADER_FAILOVER_REATTACH: LeaderFailover
+TASK_MANAGER_FAILOVER_UNSPECIFIED: TaskManagerFailover
+TASK_MANAGER_FAILOVER_WHOLE: TaskManagerFailover
+TASK_MANAGER_FAILOVER_PART: TaskManagerFailover
 PARTITIONING_UNSPECIFIED: Partitioning
 FORWARD: Partitioning
 HASH: Partitioning
@@ -168,7 +177,7 @@ STOP_THE_WORLD: CheckpointMode
 AT_MOST_ONCE: CheckpointMode
 
 class JobGraph(_message.Message):
-    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined", "leader_failover", "standby_replicas")
+    __slots__ = ("name", "vertices", "edges", "checkpoints", "restart", "state_backend", "straggler_replacement", "confined", "leader_failover", "standby_replicas", "task_manager_failover")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +188,7 @@ class JobGraph(_message.Message):
     CONFINED_FIELD_NUMBER: _ClassVar[int]
     LEADER_FAILOVER_FIELD_NUMBER: _ClassVar[int]
     STANDBY_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TASK_MANAGER_FAILOVER_FIELD_NUMBER: _ClassVar[int]
     name: str
     vertices: _containers.RepeatedCompositeFieldContainer[Vertex]
     edges: _containers.RepeatedCompositeFieldContainer[Edge]
@@ -189,7 +199,8 @@ class JobGraph(_message.Message):
     confined: bool
     leader_failover: LeaderFailover
     standby_replicas: int
-    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ..., leader_failover: _Optional[_Union[LeaderFailover, str]] = ..., standby_replicas: _Optional[int] = ...) -> None: ...
+    task_manager_failover: TaskManagerFailover
+    def __init__(self, name: _Optional[str] = ..., vertices: _Optional[_Iterable[_Union[Vertex, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[Edge, _Mapping]]] = ..., checkpoints: _Optional[_Union[CheckpointOptions, _Mapping]] = ..., restart: _Optional[_Union[RestartStrategy, _Mapping]] = ..., state_backend: _Optional[_Union[StateBackend, _Mapping]] = ..., straggler_replacement: _Optional[_Union[StragglerReplacement, _Mapping]] = ..., confined: _Optional[bool] = ..., leader_failover: _Optional[_Union[LeaderFailover, str]] = ..., standby_replicas: _Optional[int] = ..., task_manager_failover: _Optional[_Union[TaskManagerFailover, str]] = ...) -> None: ...
 
 class Vertex(_message.Message):
     __slots__ = ("id", "name", "parallelism", "max_parallelism", "operators")
