@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from lockgate_common.arrow_input import read_stream
-from lockgate_proto.messages import Barrier, EndOfInput, LoopProbe, RecordBatch, Watermark
+from lockgate_proto.messages import Barrier, EndOfInput, LoopProbe, RecordBatch, SplitPosition, SplitRange, Watermark
 
 from lockgate_taskmanager.exchange.errors import RecordTooLarge
 
@@ -25,6 +25,25 @@ class ChannelId:
 
     vertex_id: str
     subtask: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPiece:
+    """What an element is of a source's batch, in a job that may restart in part.
+
+    more: as in StreamElement; ranges: what was read for the batch.
+    """
+
+    more: bool = False
+    ranges: tuple[SplitRange, ...] = ()
+
+    @property
+    def read_to(self) -> tuple[SplitPosition, ...]:
+        """As in StreamElement."""
+        return () if self.more else tuple(SplitPosition(known.split, known.end) for known in self.ranges)
+
+
+ALONE = BatchPiece()
 
 
 def size_of(element: Element) -> int:

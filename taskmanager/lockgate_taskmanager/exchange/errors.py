@@ -21,3 +21,7 @@ class ChannelRefused(ExchangeError):
 
 class RecordTooLarge(ExchangeError):
     """One record does not fit into a message."""
+
+
+class CannotRejoin(ExchangeError):
+    """The receiver cannot begin again at its checkpoint without its senders. The message says why."""

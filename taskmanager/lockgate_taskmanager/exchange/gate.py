@@ -13,6 +13,9 @@ subtask to process the queue.
 
 Records of a snapshot at another parallelism come before everything else: newer records of their keys may arrive on any
 channel.
+
+In a job that may restart in part a channel outlives its sender: another attempt of it connects, and continues where
+this side is.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from lockgate_proto.messages import Barrier
+from lockgate_proto.messages import Barrier, ExchangeSignal, SplitPosition
 
 from lockgate_taskmanager.barrier.recording import ChannelRecording
+from lockgate_taskmanager.exchange.batches import ArrivingBatches
 from lockgate_taskmanager.exchange.element_queue import MEMORY_BYTES, ElementQueue, Stored
 from lockgate_taskmanager.exchange.elements import ChannelId, Element, size_of
-from lockgate_taskmanager.exchange.errors import ChannelClosed
+from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelClosed
 
 CHANNEL_BYTES = 16 * 1024 * 1024
 CHANNEL_ELEMENTS = 64
@@ -50,11 +54,14 @@ class Fill:
 class InputChannel:
     """One queue of a gate, bounded unless it is a back edge. Accessed only by the gate, under its lock."""
 
-    def __init__(self, lock: threading.Lock, is_feedback: bool, spill_folder: str | None) -> None:
+    def __init__(
+        self, lock: threading.Lock, is_feedback: bool, spill_folder: str | None, most_batch_bytes: int
+    ) -> None:
         self.is_feedback = is_feedback
         self.queue = ElementQueue(MEMORY_BYTES if is_feedback else None, spill_folder)
         self.held = False
-        self.connected = False
+        self.sender: int | None = None  # the attempt of the connected sender
+        self.batches = ArrivingBatches(most_batch_bytes)
         self.not_full = threading.Condition(lock)
         self.on_close: Callable[[], object] | None = None
         self.on_writable: Callable[[], object] | None = None
@@ -120,6 +127,8 @@ class InputGate:
     on_lost: called with a sentence, from any thread, when a connected channel breaks while the gate is open.
     on_barrier: called from any thread with an unaligned barrier that was queued, so that it need not be searched for.
     feedback: the channels that are back edges; spill_folder: for circulating records that do not fit into memory.
+    on_absent: in place of `on_lost` where another attempt of a sender may take its channel over; called with the number
+    of the channel as well.
     """
 
     def __init__(
@@ -132,7 +141,9 @@ class InputGate:
         on_barrier: Callable[[Barrier], None] = lambda _: None,
         feedback: frozenset[int] = frozenset(),
         spill_folder: str | None = None,
+        on_absent: Callable[[int, str], None] | None = None,
     ) -> None:
+        self._on_absent = on_absent
         self._on_barrier = on_barrier
         self._recordings: dict[int, RunningRecording] = {}
         self._ids = tuple(channels)
@@ -143,7 +154,7 @@ class InputGate:
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
         self._channels = [
-            InputChannel(self._lock, number in feedback, spill_folder) for number in range(len(self._ids))
+            InputChannel(self._lock, number in feedback, spill_folder, max_bytes) for number in range(len(self._ids))
         ]
         self._moved: deque[tuple[int, pa.Table, int]] = deque()  # channel, records, size
         self._is_replaying = False
@@ -170,28 +181,69 @@ class InputGate:
         channel: int,
         on_close: Callable[[], object] | None = None,
         on_writable: Callable[[], object] | None = None,
+        attempt: int = 0,
     ) -> bool:
-        """Claims a channel for one sender. False when it is claimed already. Raises ChannelClosed.
+        """Claims a channel for one sender. False when one of this attempt or a later one has it.
 
-        on_close: called once when the gate closes. on_writable: called whenever a full channel has room again.
+        Raises ChannelClosed, and CannotRejoin where another attempt of the sender could not continue.
+
+        on_close: called once when the gate closes, or a later attempt of the sender takes the channel over.
+        on_writable: called whenever a full channel has room again. attempt: of the sender.
         """
         with self._lock:
             if self._closed:
                 raise ChannelClosed("the receiving subtask has ended")
-            if self._channels[channel].connected:
+            target = self._channels[channel]
+            if target.sender is not None and target.sender >= attempt:
                 return False
-            self._channels[channel].connected = True
-            self._channels[channel].on_close = on_close
-            self._channels[channel].on_writable = on_writable
-            return True
+            if target.batches.is_torn:
+                raise CannotRejoin("a batch larger than the channel had arrived in part when its sender was lost")
+            target.sender, former = attempt, target.on_close
+            target.batches.drop_part()
+            target.not_full.notify_all()
+            target.on_close, target.on_writable = on_close, on_writable
+        if former is not None:
+            former()
+        return True
 
-    def lost(self, channel: int, reason: str) -> None:
-        """The sender of a connected channel is gone. Ignored when the gate is closed."""
+    def received(self, channel: int) -> ExchangeSignal:
+        """The answer to a sender that has connected: where another attempt of it continues."""
         with self._lock:
-            quiet = self._closed
-        if not quiet and self._on_lost is not None:
-            source = self._ids[channel]
-            self._on_lost(f"the channel from {source.vertex_id}[{source.subtask}] broke: {reason}")
+            batches = self._channels[channel].batches
+            return ExchangeSignal(accepted=True, received=batches.received, ended=batches.has_ended)
+
+    @property
+    def may_rejoin(self) -> bool:
+        """Whether another attempt of a sender may take its channel over."""
+        return self._on_absent is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether every channel has had a sender."""
+        with self._lock:
+            return all(channel.sender is not None for channel in self._channels)
+
+    def sender(self, channel: int) -> int | None:
+        """The attempt of the sender that was connected last; None for none."""
+        with self._lock:
+            return self._channels[channel].sender
+
+    def lost(self, channel: int, reason: str, attempt: int = 0) -> None:
+        """The sender of a connected channel is gone. Ignored when the gate is closed, and when a later one is there.
+
+        attempt: of the sender.
+        """
+        with self._lock:
+            target = self._channels[channel]
+            quiet = self._closed or (target.sender is not None and target.sender > attempt)
+            if not quiet:
+                target.batches.drop_part()
+        source = self._ids[channel]
+        text = f"the channel from {source.vertex_id}[{source.subtask}] broke: {reason}"
+        if not quiet and self._on_absent is not None:
+            self._on_absent(channel, text)
+        elif not quiet and self._on_lost is not None:
+            self._on_lost(text)
 
     def put(
         self,
@@ -200,23 +252,33 @@ class InputGate:
         is_canceled: Callable[[], bool] | None = None,
         *,
         may_overflow: bool = False,
+        attempt: int = 0,
+        more: bool = False,
+        read_to: Sequence[SplitPosition] = (),
     ) -> None:
         """Appends an element; blocks while the channel is full. Raises ChannelClosed.
 
         is_canceled: checked after every `wake_senders`; true ends the wait with ChannelClosed.
         may_overflow: never blocks; for a sender that checks `has_room` before it makes the next batch.
+        attempt: of the sender. more, read_to: as in StreamElement.
         """
         size = size_of(element)
         overtakes = isinstance(element, Barrier) and element.unaligned
         with self._lock:
             target = self._channels[channel]
-            while not (self._closed or may_overflow or overtakes or self._fits(channel, size)):
+            while not (
+                self._closed or may_overflow or overtakes or self._fits(channel, size + target.batches.waiting_bytes)
+            ):
                 if is_canceled is not None and is_canceled():
                     raise ChannelClosed("the sending subtask is canceled")
                 target.not_full.wait()
             if self._closed:
                 raise ChannelClosed("the receiving subtask has ended")
-            self._record(channel, target.queue.append(element, size), size)
+            if target.sender is not None and target.sender > attempt:
+                target.not_full.notify_all()  # this one may have been woken in the place of another
+                raise ChannelClosed("another attempt of the sender has taken its place")
+            for piece, piece_size in target.batches.arrived(element, size, more, read_to):
+                self._record(channel, target.queue.append(piece, piece_size), piece_size)
             if not target.held:
                 self._ready.notify()
         if isinstance(element, Barrier) and overtakes:

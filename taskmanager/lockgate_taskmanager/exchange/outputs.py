@@ -5,6 +5,9 @@ ends the wait. Order within a channel is the order of `send`.
 
 An elastic output never blocks: its subtask has to see a barrier while the receiver is behind, so it checks `has_room`
 before it makes the next batch. The queue exceeds its bound by at most one batch.
+
+An output with a ReplayLog outlives its receiver: when the channel breaks it waits for `rejoin`, and what is sent
+meanwhile is in the log.
 """
 
 from __future__ import annotations
@@ -12,20 +15,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import grpc
 import pyarrow as pa
 from lockgate_common.proof import Peer
 from lockgate_proto import rpc
-from lockgate_proto.messages import Barrier, ChannelOpen, EndOfInput, LoopProbe, StreamElement
+from lockgate_proto.messages import (
+    Barrier,
+    ChannelOpen,
+    ExchangeSignal,
+    StreamElement,
+    SubtaskId,
+)
 
-from lockgate_taskmanager.exchange.elements import MESSAGE_BYTES, Element, size_of, split, to_message
+from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, Element, split, to_message
 from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed, RecordTooLarge
 from lockgate_taskmanager.exchange.gate import InputGate
+from lockgate_taskmanager.exchange.outbox import Outbox
 from lockgate_taskmanager.exchange.peers import PeerChannels
+from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +56,12 @@ class OutputChannel(Protocol):
         """Connects; does not wait for the receiver. Raises ChannelBroken."""
         ...
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element, place: BatchPiece = ALONE) -> None:
         """Appends an element. Raises ChannelClosed after cancel(), ChannelBroken, RecordTooLarge."""
+        ...
+
+    def require_intact(self) -> None:
+        """Raises ChannelBroken for a channel on which nothing will ever arrive."""
         ...
 
     def has_room(self) -> bool:
@@ -103,7 +117,8 @@ class LocalOutput:
         except ChannelClosed as closed:
             raise ChannelBroken(str(closed)) from closed
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element, place: BatchPiece = ALONE) -> None:  # noqa: ARG002
+        """place: of no use, as sender and receiver are lost together."""
         try:
             if self._canceled:
                 raise ChannelClosed("the sending subtask is canceled")
@@ -116,6 +131,9 @@ class LocalOutput:
             if self._canceled:
                 raise
             raise ChannelBroken(str(closed)) from closed
+
+    def require_intact(self) -> None:
+        """The next `send` says it."""
 
     def has_room(self) -> bool:
         return self._canceled or self._gate.has_room(self._channel)
@@ -130,6 +148,37 @@ class LocalOutput:
         self._gate.wake_senders(self._channel)
 
 
+class _Connection:
+    """One stream of a RemoteOutput, to one process. Its fields are changed under the output's lock."""
+
+    def __init__(self, peers: PeerChannels, peer: Peer, hello: ChannelOpen) -> None:
+        self.peer, self.hello = peer, hello
+        self.introduction = peers.credentials.introduction(peer, rpc.path("ExchangeService", "Open"))
+        self.is_proven = self.is_accepted = self.is_over = False
+        self.call: grpc.Call | None = None
+        self._peers = peers
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+
+    def open(self, requests: Iterator[StreamElement]) -> grpc.Call:
+        """Does not wait for the receiver."""
+        self._channel = self._peers.acquire(self.peer)
+        open_stream = rpc.call(self._channel, "ExchangeService", "Open")
+        call = open_stream(requests, metadata=self.introduction.metadata, wait_for_ready=True)
+        assert isinstance(call, grpc.Call)
+        return call
+
+    def close(self) -> None:
+        """Ends the stream at once."""
+        with self._lock:  # two may close it at the same time, and it is released once
+            call, channel = self.call, self._channel
+            if call is not None:
+                self._channel = None
+        if call is not None and channel is not None:
+            call.cancel()
+            self._peers.release(channel)
+
+
 class RemoteOutput:
     """A channel to a subtask of another task manager.
 
@@ -140,6 +189,7 @@ class RemoteOutput:
     on_lost: called with a sentence, from any thread, when the channel breaks before cancel().
     accept_timeout_ms: after start(); a send that blocks longer on a channel that is not accepted raises ChannelBroken.
     on_writable: makes the output elastic; called from any thread when a full queue has room again.
+    log: of a channel that outlives its receiver, see `rejoin`, once this has accepted it.
     """
 
     def __init__(
@@ -154,69 +204,90 @@ class RemoteOutput:
         instance: str = "",
         accept_timeout_ms: int = ACCEPT_TIMEOUT_MS,
         on_writable: Callable[[], object] | None = None,
+        log: ReplayLog | None = None,
     ) -> None:
         self._on_writable = on_writable
-        self._peer = Peer(address, instance)
-        self._introduction = peers.credentials.introduction(self._peer, rpc.path("ExchangeService", "Open"))
-        self._peers, self._address, self._hello, self._on_lost = peers, address, hello, on_lost
-        self._max_bytes, self._max_elements = max_bytes, max_elements
+        self._peers, self._on_lost = peers, on_lost
         self._accept_timeout_ms = accept_timeout_ms
         self._accept_by_s = 0.0
-        self._queue: deque[tuple[Element, int]] = deque()
-        self._queued_bytes = 0
+        self._box = Outbox(max_bytes, max_elements, log)
         self._condition = threading.Condition()
         self._canceled = False
-        self._broken = ""
-        self._proven = False
-        self._accepted = False
-        self._call: grpc.Call | None = None
-        self._channel: grpc.Channel | None = None
+        self._connection = _Connection(peers, Peer(address, instance), hello)
         self._reader: threading.Thread | None = None
 
     @property
     def is_accepted(self) -> bool:
-        return self._accepted
+        return self._connection.is_accepted
 
     @property
     def queued_bytes(self) -> int:
-        return self._queued_bytes
+        return self._box.queued_bytes
+
+    @property
+    def received(self) -> Mapping[str, int]:
+        """When it is accepted: how far the receiver has had the splits of an earlier attempt of this subtask."""
+        return self._box.received
+
+    def require_intact(self) -> None:
+        with self._condition:
+            if not self._canceled:
+                self._check()
 
     def start(self) -> None:
         self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000
-        channel = self._peers.acquire(self._peer)
-        open_stream = rpc.call(channel, "ExchangeService", "Open")
-        call = open_stream(self._requests(), metadata=self._introduction.metadata, wait_for_ready=True)
-        with self._condition:
-            self._call, self._channel = call, channel
-            is_late = self._canceled
-        if is_late:
-            call.cancel()
-            self._peers.release(channel)
-        self._reader = threading.Thread(target=self._read, args=(call,), name=self._name(), daemon=True)
-        self._reader.start()
+        self._connect(self._connection)
 
-    def send(self, element: Element) -> None:
-        for piece in split(element) if isinstance(element, pa.Table) else (element,):
-            size = size_of(piece)
+    def send(self, element: Element, place: BatchPiece = ALONE) -> None:
+        for piece in self._box.pieces(element, place):
             with self._condition:
-                while not (self._canceled or self._broken or self._on_writable is not None or self._fits(size)):
+                while not (self._canceled or self._box.is_over or self._is_elastic or self._box.fits(piece.size)):
                     self._condition.wait(self._wait_limit_s())
                 self._check()
-                self._queue.append((piece, size))
-                self._queued_bytes += size
+                self._box.add(piece, is_had=self._box.has_had(place.ranges))
                 self._condition.notify_all()
+
+    @property
+    def target(self) -> SubtaskId | None:
+        """The receiver."""
+        return self._connection.hello.target
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it waits for another attempt of its receiver."""
+        return bool(self._box.broken)
+
+    def completed(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete: no receiver begins again before it."""
+        with self._condition:
+            self._box.completed(checkpoint_id)
+
+    def rejoin(self, address: str, instance: str, hello: ChannelOpen, checkpoint_id: int) -> None:
+        """Another attempt of the receiver begins at this completed checkpoint: it gets everything from there on.
+
+        From any thread. Raises CannotRejoin, ChannelClosed.
+        """
+        connection = _Connection(self._peers, Peer(address, instance), hello)
+        with self._condition:
+            if self._canceled:
+                raise ChannelClosed("the sending subtask is canceled")
+            self._box.rejoined(self._name(), checkpoint_id)
+            former, self._connection = self._connection, connection
+            former.is_over = True
+            self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000
+            self._condition.notify_all()
+        former.close()
+        self._connect(connection)
 
     def cancel(self) -> None:
         with self._condition:
             if self._canceled:
                 return
             self._canceled = True
-            self._queue.clear()
+            self._box.clear()
             self._condition.notify_all()
-            call, channel = self._call, self._channel
-        if call is not None and channel is not None:
-            call.cancel()
-            self._peers.release(channel)
+            connection = self._connection
+        connection.close()
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the reading thread after cancel(). False when it is still running."""
@@ -227,28 +298,30 @@ class RemoteOutput:
 
     def has_room(self) -> bool:
         with self._condition:
-            return self._canceled or bool(self._broken) or self._is_below_bound()
+            return self._canceled or self.is_absent or self._box.is_below_bound
 
     def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
         """Elements that have left the queue are in transit, and recorded by the receiver."""
         with self._condition:
             self._check()
-            last = max(
-                (place for place, queued in enumerate(self._queue) if isinstance(queued[0], Barrier)), default=-1
-            )
-            behind = [queued for place, (queued, _) in enumerate(self._queue) if place > last]
-            self._queue.insert(last + 1, (barrier, size_of(barrier)))
-            self._queued_bytes += size_of(barrier)
+            behind = self._box.overtake(barrier)
             self._condition.notify_all()
-        return tuple(queued for queued in behind if not isinstance(queued, EndOfInput | LoopProbe))
+        return behind
 
-    def _is_below_bound(self) -> bool:
-        return self._queued_bytes < self._max_bytes and len(self._queue) < self._max_elements
+    def _connect(self, connection: _Connection) -> None:
+        call = connection.open(self._requests(connection))
+        with self._condition:
+            connection.call = call
+            is_late = self._canceled or connection is not self._connection
+        if is_late:
+            connection.close()
+        name = f"output-{self._name()}"
+        self._reader = threading.Thread(target=self._read, args=(connection, call), name=name, daemon=True)
+        self._reader.start()
 
-    def _fits(self, size: int) -> bool:
-        return not self._queue or (
-            self._queued_bytes + size <= self._max_bytes and len(self._queue) < self._max_elements
-        )
+    @property
+    def _is_elastic(self) -> bool:
+        return self._on_writable is not None
 
     def _wait_limit_s(self) -> float | None:
         """How long a blocked send may wait before it checks again; None when only the receiver's pace blocks it.
@@ -256,7 +329,7 @@ class RemoteOutput:
         The subtask cannot check the acceptance itself while it is blocked here, and nothing else ends the wait for an
         address at which no process answers. Raises ChannelBroken.
         """
-        if self._accepted:
+        if self.is_accepted or self.is_absent:
             return None
         left_s = self._accept_by_s - time.monotonic()
         if left_s <= 0:
@@ -266,85 +339,80 @@ class RemoteOutput:
     def _check(self) -> None:
         if self._canceled:
             raise ChannelClosed("the sending subtask is canceled")
-        if self._broken:
-            raise ChannelBroken(self._broken)
+        if self._box.is_over:
+            raise ChannelBroken(self._box.broken)
 
-    def _requests(self) -> Iterator[StreamElement]:
+    def _is_idle(self, connection: _Connection) -> bool:
+        """Nothing more is to be sent over this connection."""
+        return self._canceled or connection.is_over
+
+    def _requests(self, connection: _Connection) -> Iterator[StreamElement]:
         with self._condition:
-            self._condition.wait_for(lambda: self._proven or self._canceled or self._broken)
-            if not self._proven:
+            self._condition.wait_for(lambda: connection.is_proven or self._is_idle(connection))
+            if not connection.is_proven:
                 return
-        yield StreamElement(self._hello)
+        yield StreamElement(connection.hello)
         while True:
-            element = self._next()
-            if element is None:
+            sent = self._next(connection)
+            if sent is None:
                 return
-            if not isinstance(element, pa.Table):
-                yield StreamElement(element)
-                continue
+            element = sent.element
             try:
-                message = to_message(element)
+                message = to_message(element) if isinstance(element, pa.Table) else element
             except RecordTooLarge as error:
-                self._break(str(error))
+                self._break(connection, str(error), for_good=True)  # it could not be sent again either
                 return
-            yield StreamElement(message)
+            yield StreamElement(message, sent.more, sent.read_to)
 
-    def _next(self) -> Element | None:
-        """The next element; neighbouring small tables of one schema are sent as one."""
+    def _next(self, connection: _Connection) -> Sent | None:
+        """The next element, see Outbox.take."""
         with self._condition:
-            while not self._queue and not self._canceled and not self._broken:
-                self._condition.wait()
-            if self._canceled or self._broken:
+            box = self._box
+            self._condition.wait_for(lambda: box.queue or self._is_idle(connection))
+            if self._is_idle(connection):
                 return None
-            was_full = not self._is_below_bound()
-            element, size = self._queue.popleft()
-            self._queued_bytes -= size
-            parts = [element]
-            while self._queue and _can_join(parts[0], self._queue[0][0], size + self._queue[0][1]):
-                following, more = self._queue.popleft()
-                self._queued_bytes -= more
-                size += more
-                parts.append(following)
+            was_full = not box.is_below_bound
+            sent = box.take()
             self._condition.notify_all()
-            is_relieved = was_full and self._is_below_bound()
+            is_relieved = was_full and box.is_below_bound
         if is_relieved and self._on_writable is not None:
             self._on_writable()
-        return element if len(parts) == 1 else pa.concat_tables(parts)
+        return sent
 
-    def _read(self, call: grpc.Call) -> None:
+    def _read(self, connection: _Connection, call: grpc.Call) -> None:
         reason = "the receiver ended it"
         try:
-            self._introduction.wait_proven(call)
+            connection.introduction.wait_proven(call)
             with self._condition:
-                self._proven = True
+                connection.is_proven = True
                 self._condition.notify_all()
             for signal in call:  # type: ignore[attr-defined]
-                self._accepted = self._accepted or signal.accepted
+                if signal.accepted and not connection.is_accepted:
+                    self._accepted(connection, signal)
         except grpc.RpcError as error:
             reason = _sentence(error)
-        self._break(reason)
+        self._break(connection, reason)
 
-    def _break(self, reason: str) -> None:
+    def _accepted(self, connection: _Connection, signal: ExchangeSignal) -> None:
         with self._condition:
-            if self._canceled or self._broken:
+            if not connection.is_over:
+                self._box.accepted(signal)
+            connection.is_accepted = True
+
+    def _break(self, connection: _Connection, reason: str, *, for_good: bool = False) -> None:
+        with self._condition:
+            if self._is_idle(connection):
                 return
-            target = self._hello.target
-            name = f"{target.vertex_id}[{target.subtask}]" if target is not None else "?"
-            self._broken = f"the channel to {name} at {self._address} broke: {reason}"
-            self._queue.clear()
+            connection.is_over = True
+            broken = f"the channel to {self._name()} at {connection.peer.address} broke: {reason}"
+            self._box.broke(broken, for_good=for_good or not connection.is_accepted)
             self._condition.notify_all()
-        log.info("%s", self._broken)
-        self._on_lost(self._broken)
+        log.info("%s", broken)
+        self._on_lost(broken)
 
     def _name(self) -> str:
-        target = self._hello.target
-        return f"output-{target.vertex_id}-{target.subtask}" if target is not None else "output"
-
-
-def _can_join(first: Element, following: Element, size: int) -> bool:
-    if not isinstance(first, pa.Table) or not isinstance(following, pa.Table) or size > MESSAGE_BYTES:
-        return False
-    return bool(first.num_rows and following.num_rows and first.schema.equals(following.schema))
+        target = self._connection.hello.target
+        return f"{target.vertex_id}[{target.subtask}]" if target is not None else "?"
 
 
 def _sentence(error: grpc.RpcError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -17,11 +18,11 @@ from lockgate_common.serving.health import HEALTH, HealthService
 from lockgate_common.settings import SettingsError
 from lockgate_proto import rpc
 from lockgate_proto.codec import MalformedMessage
-from lockgate_proto.messages import ChannelOpen, ExchangeSignal, RecordBatch, StreamElement
+from lockgate_proto.messages import ChannelOpen, ExchangeSignal, RecordBatch, StreamElement, SubtaskId
 
 from lockgate_taskmanager.exchange.calls import ExchangeCalls
 from lockgate_taskmanager.exchange.elements import ChannelId, Element, from_message
-from lockgate_taskmanager.exchange.errors import ChannelClosed, ChannelRefused
+from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelClosed, ChannelRefused
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.registry import GateRegistry
@@ -48,29 +49,38 @@ class ExchangeService:
         assert first is not None
         assert isinstance(first.element, ChannelOpen)
         try:
-            gate, channel = self._admit(first.element, context)
-        except (ChannelRefused, ChannelClosed) as refused:
+            gate, channel, attempt = admit(first.element, self._fence, self._registry, self._wait_s, context.cancel)
+        except (ChannelRefused, ChannelClosed, CannotRejoin) as refused:
             log.info("channel refused: %s", refused)
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
-        yield ExchangeSignal(accepted=True)
+        yield gate.received(channel)
         context.add_callback(lambda: gate.wake_senders(channel))
-        _receive(requests, gate, channel, lambda: not context.is_active())
+        _receive(requests, gate, channel, attempt, lambda: not context.is_active())
         if gate.is_closed:
             context.abort(grpc.StatusCode.CANCELLED, "the receiving subtask has ended")
 
-    def _admit(self, hello: ChannelOpen, context: grpc.ServicerContext) -> tuple[InputGate, int]:
-        source, target = hello.source, hello.target
-        if source is None or target is None or source.attempt is None or source.attempt != target.attempt:
-            raise ChannelRefused("ChannelOpen names no source and target of one attempt")
-        if not self._fence.admits(hello.token):
-            raise ChannelRefused(f"token {hello.token} is older than {self._fence.highest}, seen here")
-        gate = self._registry.wait_for(target, self._wait_s)
-        channel = gate.index_of(ChannelId(source.vertex_id, source.subtask))
-        if channel is None:
-            raise ChannelRefused(f"{target.vertex_id}[{target.subtask}] has no input from {source.vertex_id}")
-        if not gate.connect(channel, context.cancel):
-            raise ChannelRefused(f"{source.vertex_id}[{source.subtask}] has opened this channel before")
-        return gate, channel
+
+def admit(
+    hello: ChannelOpen, fence: TokenFence, registry: GateRegistry, wait_s: float, on_close: Callable[[], object]
+) -> tuple[InputGate, int, int]:
+    """Connects a sender: the gate, the number of the channel, and that of the sender's attempt.
+
+    on_close: see InputGate.connect. Raises ChannelRefused, ChannelClosed, CannotRejoin.
+    """
+    source, target = hello.source, hello.target
+    if source is None or target is None or source.attempt is None or not _is_one_run(source, target):
+        raise ChannelRefused("ChannelOpen names no source and target of one attempt")
+    if not fence.admits(hello.token):
+        raise ChannelRefused(f"token {hello.token} is older than {fence.highest}, seen here")
+    gate, attempt = registry.wait_for(target, wait_s), source.attempt.attempt
+    if source.attempt != target.attempt and not gate.may_rejoin:
+        raise ChannelRefused("ChannelOpen names no source and target of one attempt")
+    channel = gate.index_of(ChannelId(source.vertex_id, source.subtask))
+    if channel is None:
+        raise ChannelRefused(f"{target.vertex_id}[{target.subtask}] has no input from {source.vertex_id}")
+    if not gate.connect(channel, on_close, attempt=attempt):
+        raise ChannelRefused(f"{source.vertex_id}[{source.subtask}] has opened this channel before")
+    return gate, channel, attempt
 
 
 class ExchangeServer:
@@ -147,22 +157,31 @@ def _first(requests: Iterator[StreamElement]) -> StreamElement | None:
         return None
 
 
-def _receive(requests: Iterator[StreamElement], gate: InputGate, channel: int, is_over: Callable[[], bool]) -> None:
-    """Moves elements into the gate until the channel ends.
+def _is_one_run(source: SubtaskId, target: SubtaskId) -> bool:
+    """Whether both are of one run of a job; where only a part has restarted their attempts differ."""
+    first, second = source.attempt, target.attempt
+    return first is not None and second is not None and replace(first, attempt=second.attempt) == second
+
+
+def _receive(
+    requests: Iterator[StreamElement], gate: InputGate, channel: int, attempt: int, is_over: Callable[[], bool]
+) -> None:
+    """Moves elements into the gate until the channel ends. attempt: of the sender.
 
     Not reading further is what applies back-pressure to the sender.
     """
     reason = "the sender ended it"
     try:
         for message in requests:
-            gate.put(channel, _element(message), is_over)
+            element = _element(message)
+            gate.put(channel, element, is_over, attempt=attempt, more=message.more, read_to=message.read_to)
     except ChannelClosed:
         reason = "the sender is gone"
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         reason = f"an element cannot be read: {error}"
     except Exception as error:  # grpcio raises a bare Exception when the call is over
         reason = str(error) or "the sender is gone"
-    gate.lost(channel, reason)
+    gate.lost(channel, reason, attempt)
 
 
 def _element(message: StreamElement) -> Element:

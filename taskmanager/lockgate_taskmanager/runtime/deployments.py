@@ -26,6 +26,7 @@ from lockgate_proto.messages import (
     AttemptGone,
     AttemptId,
     AttemptProgress,
+    AwaitPart,
     CancelAttempt,
     DeclineCause,
     DeclineCheckpoint,
@@ -38,6 +39,7 @@ from lockgate_proto.messages import (
     LeaderFailover,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    RejoinPart,
     SplitsDiscovered,
     StoryRequest,
     SubtaskCounters,
@@ -178,7 +180,7 @@ class Deployments:
             for order in orders_in(body) if isinstance(body, AssignSplitsTogether) else (body,):
                 self._take(order)
 
-    def _take(self, body: Any) -> None:
+    def _take(self, body: Any) -> None:  # noqa: C901  one case a kind
         match body:
             case Deploy():
                 self._deploy(body)
@@ -196,6 +198,9 @@ class Deployments:
                     deployed.tasks[subtask].post(body)
             case NotifyCheckpointAborted(attempt):
                 self._aborted(body)
+            case AwaitPart(attempt) | RejoinPart(attempt):
+                for task in self.tasks(attempt).values():
+                    task.rejoining.take(body, self._fence.highest, task.outputs)
             case TriggerCheckpoint(attempt) | NotifyCheckpointComplete(attempt) | DrainSources(attempt):
                 for task in self.tasks(attempt).values():
                     task.post(body)
@@ -360,6 +365,7 @@ class Deployments:
                 restore.get((subtask.vertex_id, subtask.subtask)),
                 deploy.restored_checkpoint_id,
                 parallelism,
+                is_beside=bool(wiring.layout.began),
             )
             deployed.tasks[subtask] = SubtaskTask(
                 context,
@@ -374,8 +380,8 @@ class Deployments:
             )
         gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
         for subtask, task in deployed.tasks.items():
-            outputs = wiring.outputs(subtask, gates, self._peers, self._fence.highest, task.peer_lost, task.on_writable)
-            task.connect(outputs)
+            channels = (self._peers, self._fence.highest, task.peer_lost, task.on_writable, task.rejoining.absent)
+            task.connect(wiring.outputs(subtask, gates, *channels, deploy.restored_checkpoint_id))
         for subtask, gate in gates.items():
             self._registry.register(subtask, gate)
         deployed.live = set(deployed.tasks)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from lockgate_proto.messages import Barrier
+from lockgate_proto.messages import Barrier, SplitRange
 
-from lockgate_taskmanager.exchange.elements import Element
+from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, Element
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, RemoteOutput, not_accepted
+from lockgate_taskmanager.task.program import Emission
 
 
 class OutputSet:
@@ -30,13 +31,23 @@ class OutputSet:
         """True when every receiver has accepted its channel. Raises ChannelBroken when one takes too long."""
         if self._pending:
             self._pending = [channel for channel in self._pending if not channel.is_accepted]
+            for channel in self._pending:
+                channel.require_intact()
             if self._pending and now_ms > self._deadline_ms:
                 raise not_accepted(ACCEPT_TIMEOUT_MS)
         return not self._pending
 
-    def emit(self, edge: int, target: int, element: Element) -> None:
-        """Sends to one downstream subtask over one edge; blocks while it is behind. As OutputChannel.send."""
-        self._channels[self._edge_targets[edge], target].send(element)
+    def emit(self, emissions: Sequence[Emission], ranges: Sequence[SplitRange] = ()) -> None:
+        """Sends a batch to downstream subtasks; blocks while one is behind. As OutputChannel.send.
+
+        ranges: of a source, what was read for it.
+        """
+        ways = [(self._edge_targets[emission.edge], emission.target) for emission in emissions]
+        last = {way: number for number, way in enumerate(ways)}
+        read = tuple(ranges)
+        for number, (way, emission) in enumerate(zip(ways, emissions, strict=True)):
+            channel, is_last = self._channels[way], last[way] == number
+            channel.send(emission.table, BatchPiece(not is_last, read) if read else ALONE)
 
     def broadcast(self, element: Element) -> None:
         """Sends to every downstream subtask, once each."""
@@ -66,13 +77,30 @@ class OutputSet:
             channel.send(element)
         return True
 
+    def received(self) -> tuple[Mapping[str, int], ...]:
+        """Of an accepted set: how far each receiver has had the splits of an earlier attempt of this subtask."""
+        return tuple(channel.received for channel in self._remote())
+
+    def completed(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete: no receiver begins again before it."""
+        for channel in self._remote():
+            channel.completed(checkpoint_id)
+
+    def to(self, slot: int) -> tuple[RemoteOutput, ...]:
+        """The channels to subtasks in this slot of another task manager."""
+        found = (channel for (_, index), channel in self._channels.items() if index == slot)
+        return tuple(channel for channel in found if isinstance(channel, RemoteOutput))
+
+    def _remote(self) -> Iterable[RemoteOutput]:
+        return (channel for channel in self._channels.values() if isinstance(channel, RemoteOutput))
+
     def queued_bytes(self) -> int:
         """What waits to be sent to other task managers. From any thread."""
         return sum(channel.queued_bytes for channel in self._channels.values())
 
     def remote_count(self) -> int:
         """How many of the channels lead to other task managers."""
-        return sum(isinstance(channel, RemoteOutput) for channel in self._channels.values())
+        return sum(1 for _ in self._remote())
 
     def cancel(self) -> None:
         """Closes every channel and ends a blocked send. From any thread."""

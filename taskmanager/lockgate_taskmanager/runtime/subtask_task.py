@@ -41,11 +41,13 @@ from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime import faults
 from lockgate_taskmanager.runtime.effort import COUNTERS_EVERY_MS, EffortMeter
+from lockgate_taskmanager.runtime.emitter import ACCEPT_CHECK_S, Emitter
 from lockgate_taskmanager.runtime.failures import cause_of, place_of, text_of
 from lockgate_taskmanager.runtime.load_meter import LoadMeter
 from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.rejoining import Rejoining
 from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures, figures_of
 from lockgate_taskmanager.runtime.stories import SubtaskStory
 from lockgate_taskmanager.runtime.subtask_input import Records, Step, SubtaskInput
@@ -69,7 +71,6 @@ from lockgate_taskmanager.task.watermarks import held_back
 log = logging.getLogger(__name__)
 
 PEER_LOST_GRACE_S = 0.2  # the cause, reported by the peer itself, or the cancellation should arrive first
-ACCEPT_CHECK_S = 0.25
 LONGEST_WAIT_S = 60.0  # for a wall clock time: the clock may be set meanwhile
 _ENDS = (SubtaskPhase.SUBTASK_FAILED, SubtaskPhase.SUBTASK_CANCELED)
 
@@ -97,9 +98,11 @@ class SubtaskTask:
         assert context.subtask.attempt is not None
         self.id = context.subtask
         loop = loop_part_of(context.graph, self.id, channels)
+        self.rejoining = Rejoining(context, self.peer_lost, token or (lambda: 0))
         self.gate = InputGate(
             channels,
             self.peer_lost,
+            on_absent=self.rejoining.on_absent(lambda: self.gate),
             on_barrier=lambda barrier: self.post(BarrierOvertakes(barrier)),
             feedback=loop.feedback if loop is not None else frozenset(),
             spill_folder=spill_folder,
@@ -116,6 +119,7 @@ class SubtaskTask:
         self._machine_lock = threading.Lock()
         mode = mode_of(context.graph)
         self._is_elastic = mode is CheckpointMode.UNALIGNED
+        self._emitter = Emitter(self.gate, self.shares, self.load, self._is_elastic)
         pauses_source = mode is CheckpointMode.STOP_THE_WORLD
         self._machine = SubtaskMachine(context.subtask.attempt, self._is_source, pauses_source)
         silent = broadcast_senders(context.graph, self.id.vertex_id)
@@ -126,6 +130,8 @@ class SubtaskTask:
         self._mailbox: deque[Message] = deque()
         self._canceled = threading.Event()
         self._is_input_done = False
+        self._opening_id: str | None = None  # the event of its start, until it is open
+        self._has_processed = False
         self._assigned: set[str] = set()
         vertex = next((vertex for vertex in context.graph.vertices if vertex.id == self.id.vertex_id), None)
         self._has_sink = vertex is not None and any(map(is_sink, vertex.operators))
@@ -175,6 +181,7 @@ class SubtaskTask:
             return
         self._canceled_by = cause_id
         self._canceled.set()
+        self.rejoining.close()
         self.gate.close()
         self._outputs.cancel()
         self.interrupt()
@@ -240,25 +247,37 @@ class SubtaskTask:
         self._handle(on.Failed(cause_of(error), text_of(error), place))
 
     def _open(self) -> None:
-        started_id = self._handle(on.Started(), self._story.last_id)
+        self._opening_id = self._handle(on.Started(), self._story.last_id)
         self._outputs.start(monotonic_ms())
-        self._program = self._factory.build(self.context)
+        if self.context.is_beside:  # where it continues depends on its receivers
+            self._emitter.wait_until_accepted(self._outputs, self._is_running)
+        self._build()
+
+    def _build(self) -> None:
+        self._program = self._factory.build(replace(self.context, received=self._outputs.received()))
         self._snapshots.restore(self._outputs)
         if self._canceled.is_set():  # cancel() may have been called before there was a program to interrupt
             return
         self._emit(self._program.open())
-        self._handle(on.Opened(), started_id)
+        self._join()
         self._count(is_forced=True)
 
+    def _join(self) -> None:
+        """It is open. One that starts beside others takes part in checkpoints only from here on."""
+        if self._opening_id is not None and self.rejoining.is_ready(self.gate, self._require_program):
+            opening_id, self._opening_id = self._opening_id, None
+            self._handle(on.Opened(), opening_id)
+            if self._has_processed:
+                self._handle(on.ElementProcessed())
+
     def _step(self) -> None:
+        self._join()
         self._read_mailbox()
         self._snapshots.require_accepted()
-        if not self._machine.is_live or self._canceled.is_set():
+        if not self._is_running():
             return
         if self._is_elastic and not self._outputs.has_room():
-            self._outputs.check_accepted(monotonic_ms())
-            with self.shares.waits(Share.BACKPRESSURED):
-                self.gate.wait(ACCEPT_CHECK_S)
+            self._emitter.wait_a_while(self._outputs)
         elif self._is_source and not self._is_input_done and not self._machine.is_halted:
             self._poll_source()
         else:
@@ -279,6 +298,7 @@ class SubtaskTask:
             case BarrierOvertakes():
                 self._input.barrier(message, monotonic_ms())
             case NotifyCheckpointComplete(attempt, checkpoint_id, cause_id):
+                self._outputs.completed(checkpoint_id)
                 self._handle(on.CompleteReceived(attempt, checkpoint_id), cause_id)
             case NotifyCheckpointAborted(attempt, checkpoint_id, _, and_earlier, cause_id):
                 self._handle(on.AbortReceived(attempt, checkpoint_id, and_earlier), cause_id)
@@ -306,6 +326,7 @@ class SubtaskTask:
 
     def _poll_source(self) -> None:
         polled = self.effort.poll(self._require_program)
+        self._join()
         self.load.polled(self._require_program.backlog)
         match polled:
             case Batch():
@@ -323,12 +344,12 @@ class SubtaskTask:
         self._outputs.check_accepted(monotonic_ms())
 
     def _poll_gate(self) -> None:
-        is_accepted = self._outputs.check_accepted(monotonic_ms())
-        limit_s = self._wait_s(None if is_accepted else ACCEPT_CHECK_S)
+        limit_s = self._wait_s(None if self._outputs.check_accepted(monotonic_ms()) else ACCEPT_CHECK_S)
         if self.effort.is_behind:
             limit_s = min(COUNTERS_EVERY_MS / 1000, limit_s or LONGEST_WAIT_S)
         with self.shares.waits(Share.IDLE):
             elements = self._input.poll(limit_s)
+        self._join()
         self._tick(may_pause=not elements)
         if self.effort.is_behind and not elements:
             self._count()
@@ -369,13 +390,12 @@ class SubtaskTask:
                 return
             self._emit_all(self.effort.process(self._require_program, vertex, table), may_pause=False)
         self._input.processed(records, (time.monotonic_ns() - started_ns) / 1e6)
+        self._has_processed = True
         self._handle(on.ElementProcessed())
         self._count()
 
     def _advance(self, watermark: Watermark) -> None:
-        """Event time or a channel's idleness has changed: the program fires, then downstream subtasks get the
-        watermark.
-        """
+        """Event time or a channel's idleness has changed: the program fires, then the watermark is passed on."""
         self._emit_all(batch := self._require_program.advance(watermark.event_time_ms), may_pause=True)
         self._outputs.broadcast(held_back(watermark, batch.held_back_ms))
         self.load.passed(watermark)
@@ -444,33 +464,19 @@ class SubtaskTask:
     def _emit(self, batch: Batch) -> None:
         if batch.reached_sink > 0 and not self._machine.has_reached_sink:
             self._handle(on.SinkReached(unix_us()))
-        if batch.emissions:
-            with self.shares.waits(Share.BACKPRESSURED):
-                for emission in batch.emissions:
-                    self._outputs.emit(emission.edge, emission.target, emission.table)
-        if batch.watermark is not None:
-            self._outputs.broadcast(batch.watermark)
-            self.load.passed(batch.watermark)
+        self._emitter.emit(batch, self._outputs)
 
     def _emit_all(self, batch: Batch, *, may_pause: bool) -> None:
         """A batch and its further portions. may_pause: nothing that was taken from the gate waits behind these."""
         self._emit(batch)
         while batch.has_more:
-            self._wait_for_room(takes_messages=may_pause and batch.is_settled)
+            read_mailbox = self._read_mailbox if may_pause and batch.is_settled else None
+            self._emitter.wait_for_room(self._outputs, self._is_running, read_mailbox)
             self._emit(batch := self._require_program.go_on())
             self._count()
 
-    def _wait_for_room(self, *, takes_messages: bool) -> None:
-        """For outputs whose send does not block. takes_messages: handles messages meanwhile, barriers among others."""
-        while not self._canceled.is_set() and self._machine.is_live:
-            if takes_messages:
-                self._read_mailbox()
-            self._outputs.check_accepted(monotonic_ms())
-            if not self._is_elastic or self._outputs.has_room():
-                return
-            with self.shares.waits(Share.BACKPRESSURED):
-                self.gate.wait(ACCEPT_CHECK_S)
-        raise Canceled("the subtask ends")
+    def _is_running(self) -> bool:
+        return self._machine.is_live and not self._canceled.is_set()
 
     def _count(self, is_forced: bool = False) -> None:
         self.effort.count(self._require_program, monotonic_ms(), is_forced)

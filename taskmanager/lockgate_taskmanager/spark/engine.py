@@ -60,6 +60,8 @@ from lockgate_taskmanager.spark.program import ChainProgram
 from lockgate_taskmanager.spark.sinks.none import NoSink
 from lockgate_taskmanager.spark.sinks.transaction import Sink, SinkContext
 from lockgate_taskmanager.spark.slot_files import SlotFolder
+from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
+from lockgate_taskmanager.spark.sources.generator import unpaced
 from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead, is_at_most_once
 from lockgate_taskmanager.spark.sources.reading import BatchSizer
 from lockgate_taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
@@ -266,6 +268,9 @@ class SparkEngine:
             source, gives_tables = operators.source_of(first, bench.session, by_split, limits)
             if is_at_most_once(context.graph) and not context.is_warmup:
                 source = ReadAhead(source)
+            if any(context.received):
+                again = partial(operators.source_of, unpaced(first), bench.session, by_split, limits)
+                source = CatchingUp(source, lambda: again()[0], context.received)
         join = first if isinstance(first.kind, IntervalJoin) else None
         behind = vertex.operators[1:] if source or is_keyed(first) else vertex.operators
         sink, function = partial(self._sink, context, bench), partial(_function, context, bench)

@@ -29,9 +29,11 @@ from lockgate_taskmanager.spark.outputs import Transform
 from lockgate_taskmanager.spark.partials import PartialAggregate
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.sinks.transaction import Sink
+from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
 from lockgate_taskmanager.spark.sources.reading import Source
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.task.program import DataError, UserCodeFailed, UserError
+from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 
 
 class SparkStage:
@@ -184,6 +186,16 @@ class ChainLayout:
     def event_time(self) -> EventTime | None:
         """The chain's event time declaration, if any."""
         return next((operator.kind for operator in self.operators if isinstance(operator.kind, EventTime)), None)
+
+    def split_watermarks(self) -> SplitWatermarks | None:
+        """The event time of its source's splits, if the chain declares one."""
+        declared = self.event_time
+        return None if declared is None else SplitWatermarks(declared.out_of_orderness_ms, declared.idle_after_ms)
+
+    @property
+    def is_behind(self) -> bool:
+        """True while its source has not come yet to where its receivers are."""
+        return isinstance(self.source, CatchingUp) and self.source.is_behind
 
     def times(self) -> Times:
         """The event times of the last batch."""

@@ -67,7 +67,6 @@ from lockgate_taskmanager.task.program import (
     StateUnreadable,
     UserError,
 )
-from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 _MAX_RANGES = 16  # a batch may read thousands of small files
@@ -101,10 +100,7 @@ class ChainProgram:
         self._counters = Counters(layout.operators, restored)
         self._state: KeyedStore | None = None
         self._join = join
-        declared = layout.event_time
-        self._event_time = (
-            None if declared is None else SplitWatermarks(declared.out_of_orderness_ms, declared.idle_after_ms)
-        )
+        self._event_time = layout.split_watermarks()
         self._splits: SplitLog | None = None
         self._ahead = layout.source if isinstance(layout.source, ReadAhead) else None
         if layout.source is not None and layout.head is not None:
@@ -168,8 +164,12 @@ class ChainProgram:
             self._counters.add_ahead(self._layout.declaring, self._layout.times().ahead)
             took_ms = (time.monotonic() - started - reading.other_s) * 1000
             self._sizer.observed(reading.bytes, took_ms, reading.full, reading.may_pause)
-            news = self._event_time_after(reading)
-            return Batch(prologue + batch.emissions, batch.reached_sink, news, reading.rows, reading.bytes)
+            read = (self._event_time_after(reading), reading.rows, reading.bytes)
+            return Batch(prologue + batch.emissions, batch.reached_sink, *read, ranges=reading.ranges)
+
+    @property
+    def is_behind(self) -> bool:
+        return self._layout.is_behind
 
     def backlog(self) -> Backlog:
         source = self._layout.source

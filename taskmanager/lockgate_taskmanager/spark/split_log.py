@@ -18,6 +18,7 @@ import pyarrow as pa
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import OperatorState, SourceState, SplitState, StateHandle, StateKind
 
+from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
 from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead
 from lockgate_taskmanager.spark.sources.reading import Source
 from lockgate_taskmanager.spark.sources.split_table import HasManySplits, SplitTable
@@ -124,6 +125,8 @@ class SplitLog:
 
 def split_log(operator_id: str, source: Source, marked: Marked, has_files: bool) -> SplitLog:
     """The log of a source. One that reads ahead has its splits where they are marked as read."""
+    if isinstance(source, CatchingUp):
+        source = source.inner  # has all of them before the first snapshot
     if not isinstance(source, ReadAhead):
         return SplitLog(operator_id, source, marked, has_files)
     return SplitLog(operator_id, source.inner, lambda splits: marked(source.stored(splits)), has_files)

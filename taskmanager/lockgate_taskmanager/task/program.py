@@ -16,6 +16,7 @@ from lockgate_proto.messages import (
     FailurePlace,
     JobGraph,
     OperatorCounters,
+    SplitRange,
     SplitState,
     SubtaskId,
     SubtaskState,
@@ -126,7 +127,7 @@ class Batch:
 
     reached_sink: rows that reached a sink operator of this chain (0 without a sink);
     watermark: of a source, its event time after these records; None when unchanged;
-    read_rows, read_bytes: of a source, the input read for them;
+    read_rows, read_bytes, ranges: of a source, the input read for them;
     held_back_ms: of `advance`, how much older than that watermark the records emitted later may be;
     has_more: this is one portion, `go_on` returns the next; is_settled: a snapshot taken between these portions
     contains what is still to be emitted.
@@ -140,6 +141,7 @@ class Batch:
     held_back_ms: int = 0
     has_more: bool = False
     is_settled: bool = True
+    ranges: tuple[SplitRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,9 @@ class ProgramContext:
 
     checkpoint_directory: URI; the program writes state under `chk-<id>/` in it.
     restore: this subtask's part of the restored checkpoint, None on a fresh start.
-    is_warmup: the program only warms up plans for a later one: its sinks write nothing.
+    is_warmup: the program only warms up plans for a later one: its sinks write nothing. is_beside: the subtask starts
+    again beside others that run on, and exchanges records with them; received: how far each receiver has had its
+    splits, if it is that of a source.
     """
 
     subtask: SubtaskId
@@ -197,6 +201,8 @@ class ProgramContext:
     restored_checkpoint_id: int = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)  # parallelism by vertex id
     is_warmup: bool = False
+    is_beside: bool = False
+    received: Sequence[Mapping[str, int]] = ()
     engine_time: EngineTime = field(default_factory=EngineTime, compare=False)
 
     @property
@@ -261,6 +267,11 @@ class SubtaskProgram(Protocol):
 
     def poll(self) -> Poll:
         """Runs one adaptively sized micro-batch of a source through the chain. Raises UserError, Canceled."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """True for a source that has not come yet to where its receivers are, see ProgramContext.received."""
         ...
 
     def backlog(self) -> Backlog:

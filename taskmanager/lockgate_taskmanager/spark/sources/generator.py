@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lockgate_common.backlog import Backlog
-from lockgate_proto.messages import GeneratorSource, SplitRange, SplitState
+from lockgate_proto.messages import GeneratorSource, Operator, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
@@ -113,3 +113,10 @@ class RangeSource:
 def _lines(partition: str, first: int, count: int) -> list[str]:
     starts = range(first, first + count, _ROWS_A_LINE)
     return [f"{partition},{start},{min(start + _ROWS_A_LINE, first + count) - 1}\n" for start in starts]
+
+
+def unpaced(operator: Operator) -> Operator:
+    """The same source without a pace, if it is a generator: for what it has made before."""
+    if not isinstance(operator.kind, GeneratorSource):
+        return operator
+    return replace(operator, kind=replace(operator.kind, rows_per_second=0.0))
