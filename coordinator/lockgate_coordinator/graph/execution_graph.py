@@ -22,12 +22,15 @@ from lockgate_proto.messages import (
     JobGraph,
     Layout,
     Participant,
+    PartPlace,
+    RejoinPart,
     SubtaskId,
     SubtaskLoad,
     SubtaskState,
     SubtaskStatusView,
 )
 
+from lockgate_coordinator.graph.regions import connection
 from lockgate_coordinator.graph.shape import slots_needed, source_vertices, subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 
@@ -306,10 +309,31 @@ class ExecutionGraph:
         """The graph, and which task manager has which slot in which subtasks begin."""
         used, elsewhere = self._slots[: slots_needed(self._graph)], Participant()
         places = [Participant(offer.task_manager_id, offer.exchange_address, offer.incarnation) for offer in used]
-        numbers = self.numbers() or (self.attempt.attempt,) * len(used)
+        numbers = self.numbers()
+        if not numbers:
+            return layout_for(self._graph, places)
+        if connection(self._graph):  # those that begin exchange records with those that run on
+            return layout_for(self._graph, places, numbers)
         began = [number == self.attempt.attempt for number in numbers]
         return layout_for(
             self._graph, [place if here else elsewhere for place, here in zip(places, began, strict=True)]
+        )
+
+    def rejoins(self, restored_checkpoint_id: int) -> tuple[tuple[str, RejoinPart], ...]:
+        """(task manager id, RejoinPart) for those whose subtasks run on and exchange records with those that begin."""
+        if not self.is_mixed or not connection(self._graph):
+            return ()
+        offers = {key[1]: self._place[key] for key, known in self._id.items() if known == self.attempt}
+        places = tuple(
+            PartPlace(slot, Participant(offer.task_manager_id, offer.exchange_address, offer.incarnation))
+            for slot, offer in sorted(offers.items())
+        )
+        part = self.attempt.attempt
+        return tuple(
+            (name, RejoinPart(known, part, restored_checkpoint_id, places))
+            for name in self.task_managers()
+            for known in self.ids_on(name)
+            if known != self.attempt
         )
 
     def backlog(self) -> Backlog:

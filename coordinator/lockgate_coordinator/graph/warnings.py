@@ -16,12 +16,15 @@ from lockgate_proto.messages import (
     Partitioning,
     SocketSource,
     SqlTransform,
+    TaskManagerFailover,
 )
 from lockgate_proto.operators import kind_of
+from lockgate_proto.parts import whole_because
 
 from lockgate_coordinator.graph.batchwise import spans_rows
 from lockgate_coordinator.graph.changelog import added_up
 from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.regions import connection
 
 
 def warnings(graph: JobGraph) -> tuple[str, ...]:
@@ -35,6 +38,7 @@ def warnings(graph: JobGraph) -> tuple[str, ...]:
         *_late_timers(graph),
         *_nothing_to_copy(graph),
         *_nothing_to_compare(graph),
+        *_no_part(graph),
         *_added_twice(graph),
         *_of_a_batch(graph),
         *_written_secrets(graph),
@@ -130,6 +134,14 @@ def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
         "The state backend's binary_diff has no effect: only state of process functions is stored as differences, "
         "and the job has none.",
     )
+
+
+def _no_part(graph: JobGraph) -> tuple[str, ...]:
+    is_wanted = graph.task_manager_failover is TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
+    why = whole_because(graph) if is_wanted else ""
+    if not why or not connection(graph):
+        return ()
+    return (f"The loss of a task manager restarts the whole job in spite of task_manager_failover='part': {why}.",)
 
 
 def _added_twice(graph: JobGraph) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import assert_never
 from lockgate_proto.messages import (
     AttemptId,
     AttemptProgress,
+    AwaitPart,
     CancelAttempt,
     CheckpointCommitted,
     CheckpointMetadata,
@@ -86,7 +87,9 @@ class AttemptFailed:
 
 AttemptEvent = Reported | TaskManagerLost | FirstRecordSeen | SplitsFound | Committed | Gone | Tick
 AttemptEffect = Send | Emit | AttemptFailed
-ToAttempt = CancelAttempt | DrainSources | NotifyCheckpointAborted | NotifyCheckpointComplete | TriggerCheckpoint
+ToAttempt = (
+    AwaitPart | CancelAttempt | DrainSources | NotifyCheckpointAborted | NotifyCheckpointComplete | TriggerCheckpoint
+)
 """Messages to all subtasks of one attempt on a task manager."""
 
 
@@ -123,6 +126,7 @@ class Attempt:
         self._assigners: dict[str, SplitAssigner] = {}
         self._committed: dict[SubtaskKey, int] = {}
         self._commit_deadline_ms: int | None = None
+        self._part_since_ms: int | None = None  # since when a part has been lost, also in the attempts before
         self._part_deadline_ms: int | None = None  # while a lost part waits for slots
 
     def handle(self, event: AttemptEvent, now_ms: int) -> list[AttemptEffect]:
@@ -168,6 +172,7 @@ class Attempt:
         for name, body in self.execution.deployments(restore, self.restored_id, checkpoint_directory):
             check_size(body)
             sends.append(Send(name, body))
+        sends += [Send(name, body) for name, body in self.execution.rejoins(self.restored_id)]
         for assigner in self._assigners.values():
             if assigner.is_fresh:
                 sends += self._split_sends(assigner, assigner.deployed(now_ms))
@@ -182,7 +187,7 @@ class Attempt:
 
     def carry_on(self, before: Attempt) -> None:
         """The subtasks of `before` that were not lost run on in this attempt, and only the others begin."""
-        self._before = before
+        self._before, self._part_since_ms = before, before._part_since_ms
         self.execution.carry_on(before.execution)
         stay = self.execution.begun_before()
         self._committed = {key: number for key, number in before._committed.items() if key in stay}
@@ -191,8 +196,10 @@ class Attempt:
                 self._assigners[vertex.id] = before._assigners[vertex.id]  # answers may come before the deployment
 
     def await_slots(self, now_ms: int) -> None:
-        """Slots are asked for, for a lost part."""
-        self._part_deadline_ms = now_ms + PART_TIMEOUT_MS
+        """Slots are asked for, for a lost part, or for one that could not begin again."""
+        if self._part_since_ms is None or self.running_ms is not None:
+            self._part_since_ms = now_ms
+        self._part_deadline_ms = max(now_ms, self._part_since_ms + PART_TIMEOUT_MS)
 
     def adopt(self, progress: Mapping[SubtaskKey, SubtaskProgress], now_ms: int) -> None:
         """The attempt was deployed by an earlier leader: how far its subtasks are. Before its record is rewritten."""

@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     AssignSplits,
     AssignSplitsTogether,
     AttemptRecord,
+    AwaitPart,
     CancelAttempt,
     CompletedCheckpoint,
     Deploy,
@@ -28,6 +29,7 @@ from lockgate_proto.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     PrepareJob,
+    RejoinPart,
     TriggerCheckpoint,
     VertexParallelism,
 )
@@ -56,6 +58,8 @@ ControlBody = (
     | PrepareJob
     | KeepCopies
     | DrainSources
+    | AwaitPart
+    | RejoinPart
 )
 
 

@@ -15,6 +15,7 @@ from lockgate_common.amounts import listed
 from lockgate_proto.messages import (
     AttemptId,
     AttemptRecord,
+    AwaitPart,
     CancelAttempt,
     CheckpointMetadata,
     CheckpointMode,
@@ -432,6 +433,8 @@ class JobAttempts:
             for (name, known), slots in found.items()
             if name != lost
         ]
+        if connection(self.graph):
+            cancels += self.current.to_all(AwaitPart(self.current.id, tuple(sorted(part))))
         names = sorted(f"{key[0]}-{key[1]}" for key in execution.subtasks if execution.is_lost(key))
         restarts = "restarts" if len(names) == 1 else "restart"
         count = f"{len(names)} of {len(execution.subtasks)} subtasks"
@@ -439,8 +442,8 @@ class JobAttempts:
         return [*cancels, self.event(JobEventKind.RESTART_EXTENT, text)]
 
     def restart_whole(self, because: str) -> list[Emit]:
-        """Says why all restarts, of a job of which a part could; "" for no reason."""
-        if not because or connection(self.graph):
+        """Says why all restarts, of a job that has parts; "" for no reason."""
+        if not because or slots_needed(self.graph) < 2:
             return []
         return [self.event(JobEventKind.RESTART_EXTENT, f"the whole job restarts: {because}")]
 

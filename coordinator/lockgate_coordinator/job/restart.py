@@ -112,9 +112,11 @@ class Restarts:
     def failed(self, failed: AttemptFailed, attempt: Attempt, now_ms: int) -> RestartAfter | GiveUp:
         """An attempt has failed. The restart strategy is consulted only if the job is to blame.
 
-        An attempt fails once: if a part of it waits for its restart, what fails beside it often has the same cause.
+        An attempt fails once: if a part of it waits for its restart, what fails beside it often has the same cause, and
+        so has what keeps the part from going on where the others are.
         """
-        before, self._decided = self._decided if attempt.execution.has_lost else None, None
+        is_part = attempt.execution.is_mixed and attempt.running_ms is None  # which could not begin again
+        before, self._decided = self._decided if attempt.execution.has_lost or is_part else None, None
         if failed.planned:
             return RestartAfter(0)
         if failed.cause is FailureCause.STORAGE_AWAY:

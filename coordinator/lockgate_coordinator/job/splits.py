@@ -120,6 +120,7 @@ class SplitAssigner:
         self._running: set[int] = set()
         self._outbox: dict[int, list[AssignSplits]] = {index: [] for index in range(vertex.parallelism)}
         self._known: dict[str, int] = {}  # by split, the subtask that has it
+        self._homes: dict[str, int] = {}  # by split, the subtask that is to have it again
         self._adopted: list[SplitState] = []  # beyond those of the snapshot
         self._files: list[StateHandle] = []
         self._closed: set[int] = set()
@@ -167,7 +168,8 @@ class SplitAssigner:
     def carry_on(self, before: SplitAssigner) -> None:
         """Subtasks that began in earlier attempts keep what they were assigned since the snapshot. Before `deployed`.
 
-        before: the assigner of the attempt that this one replaces.
+        The others get the same again, as what they made of it may have been passed on; and at once, as they do not run
+        before they have read it. before: the assigner of the attempt that this one replaces.
         """
         stay = self._earlier.keys()
         self._known.update((split, index) for split, index in before._known.items() if index in stay)
@@ -176,7 +178,8 @@ class SplitAssigner:
             self._outbox[index] = before._outbox[index]
         self._closed |= before._closed & stay
         self._informed |= before._informed & stay
-        self._running |= before._running & stay
+        self._running |= before._running & stay | (self._outbox.keys() - stay)
+        self._homes = {split: index for split, index in (before._homes | before._known).items() if index not in stay}
 
     def deployed(self, now_ms: int) -> list[SplitEffect]:
         """The attempt is deployed, or adopted: discovers splits, unless every subtask's list of splits is complete.
@@ -295,7 +298,12 @@ class SplitAssigner:
 
     def _assign_by_size(self, splits: Sequence[SplitState], *, complete: bool) -> None:
         load = {index: self._load[index] for index in self._open()}
-        shares = by_size(splits, load, self._count)
+        again = {split: self._homes[split.split] for split in splits if self._homes.get(split.split) in load}
+        shares = by_size((split for split in splits if split not in again), load, self._count)
+        for split, index in again.items():
+            shares[index].append(split)
+            load[index] += remaining(split)
+            self._count[index] += 1
         self._load |= load
         self._put(shares, complete=complete)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from lockgate_common.amounts import counted
@@ -127,6 +127,10 @@ def _subtask(subtask: m.SubtaskId | None) -> str:
     return f"{subtask.vertex_id}[{subtask.subtask}]{attempt}"
 
 
+def _slots(slots: Sequence[int]) -> str:
+    return f"slot{'s' if len(slots) != 1 else ''} {', '.join(map(str, slots))}"
+
+
 def _splits(count: int) -> str:
     return "1 split" if count == 1 else f"{count} splits"
 
@@ -234,7 +238,7 @@ def _own(effect: Own) -> str:
             assert_never(effect)
 
 
-def _message(body: do.ControlBody) -> str:
+def _message(body: do.ControlBody) -> str:  # noqa: C901  one case a kind
     match body:
         case m.TriggerCheckpoint(checkpoint_id=number, kind=kind, unaligned=unaligned):
             what = "savepoint" if kind is m.CheckpointKind.SAVEPOINT else "checkpoint"
@@ -260,5 +264,10 @@ def _message(body: do.ControlBody) -> str:
             return f"keep copies of checkpoint {number}" if number else "drop all copies"
         case m.DrainSources():
             return "drain the sources"
+        case m.AwaitPart(slots=slots):
+            return f"run on while {_slots(slots)} start again"
+        case m.RejoinPart(part=part, restored_checkpoint_id=number, places=places):
+            found = _slots([place.slot for place in places])
+            return f"send {found} of attempt {part} what follows checkpoint {number}"
         case _:
             assert_never(body)
