@@ -48,6 +48,13 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
     help="Whether a new leader adopts the running attempt or restarts the job.",
 )
 @click.option(
+    "--task-manager-failover",
+    type=click.Choice(("whole", "part")),
+    default="whole",
+    show_default=True,
+    help="Whether the death of a task manager restarts the whole job or only what ran there.",
+)
+@click.option(
     "--standby-replicas",
     type=click.IntRange(0, 8),
     metavar="N",
@@ -82,6 +89,7 @@ def drill(
     minutes: float | None,
     every_s: float,
     leader_failover: str,
+    task_manager_failover: str,
     standby_replicas: int,
     forward: bool,
     seed: int | None,
@@ -104,19 +112,17 @@ def drill(
     \b
     Examples:
       lockgate drill
-      lockgate drill --kill taskmanager --times 5 --every 10
       lockgate drill --kill leader --times 20 --seed 7 --json report.json
-      lockgate drill --kill taskmanager --standby-replicas 1
-      lockgate drill --kill taskmanager --forward
+      lockgate drill --kill taskmanager --times 5 --every 10 --standby-replicas 1
+      lockgate drill --kill taskmanager --task-manager-failover part
       lockgate drill --chaos --minutes 10 --seed 7 --html report.html
-      lockgate drill --zookeepers 3 --kill zookeeper
       lockgate drill --cluster .lockgate
       lockgate drill --storage 's3://bucket/drill?endpoint_override=s3.example:9000&scheme=http'
       lockgate drill --slots 1 --spark-master spark://spark.example:7077
     """
     from lockgate_devtools.drill import Target, run_drill
 
-    from lockgate.pipeline.job import FAILOVERS
+    from lockgate.pipeline.job import FAILOVERS, PARTS
 
     _check(minutes=minutes, chaos=chaos, config=config, cluster=cluster)
     given = {"slots": slots, "zookeepers": zookeepers, "storage": storage}
@@ -131,6 +137,7 @@ def drill(
         cluster=cluster or "",
         directory=directory or "",
         failover=FAILOVERS[leader_failover],
+        parts=PARTS[task_manager_failover],
         standby_replicas=standby_replicas,
         is_forward=forward,
         cluster_options=_own(given, spark_settings(spark_master, spark_options), cluster, config),

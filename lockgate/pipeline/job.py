@@ -25,6 +25,7 @@ from lockgate_proto.messages import (
     SocketSource,
     StateBackend,
     StragglerReplacement,
+    TaskManagerFailover,
 )
 
 from lockgate.connectors import CustomSource
@@ -52,6 +53,10 @@ FAILOVERS = {
     "reattach": LeaderFailover.LEADER_FAILOVER_REATTACH,
     "restart": LeaderFailover.LEADER_FAILOVER_RESTART,
 }
+PARTS = {
+    "whole": TaskManagerFailover.TASK_MANAGER_FAILOVER_WHOLE,
+    "part": TaskManagerFailover.TASK_MANAGER_FAILOVER_PART,
+}
 MAX_FULL_EVERY = 1_000
 MAX_CONCURRENT = 100
 MAX_REPLICAS = 8
@@ -77,8 +82,10 @@ class Job(Hinting):
     much slower than its siblings to another task manager; leader_failover: whether a new leader goes on with what
     runs ("reattach", the cluster's default) or starts the job again from its newest checkpoint ("restart");
     standby_replicas: how many task managers with free slots keep copies of the newest checkpoint's files on their own
-    disks, while those that run the job keep theirs: a restart then reads no storage (docs/standby-copies.md). Times in
-    milliseconds. Errors raise PipelineError.
+    disks, while those that run the job keep theirs: a restart then reads no storage (docs/standby-copies.md);
+    task_manager_failover: "part" restarts only what a lost task manager ran, also where records are distributed by key;
+    with it you assert that what comes out of an operator in front of `key_by` depends on the record alone, and not on
+    its neighbours, the time or chance (docs/architecture.md). Times in milliseconds. Errors raise PipelineError.
     """
 
     def __init__(
@@ -106,6 +113,7 @@ class Job(Hinting):
         replace_stragglers: bool | StragglerReplacement = False,
         leader_failover: Literal["reattach", "restart"] | None = None,
         standby_replicas: int = 0,
+        task_manager_failover: Literal["whole", "part"] | None = None,
     ) -> None:
         self.name = checks.text("Job", "a name", name, "wordcount")
         self.max_parallelism = checks.whole("Job", "max_parallelism", max_parallelism, 1, MAX_KEY_GROUPS)
@@ -132,6 +140,9 @@ class Job(Hinting):
         self._failover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
         if leader_failover is not None:
             self._failover = checks.one_of("Job", "leader_failover", leader_failover, FAILOVERS)
+        self._parts = TaskManagerFailover.TASK_MANAGER_FAILOVER_UNSPECIFIED
+        if task_manager_failover is not None:
+            self._parts = checks.one_of("Job", "task_manager_failover", task_manager_failover, PARTS)
         self._replicas = checks.whole("Job", "standby_replicas", standby_replicas, 0, MAX_REPLICAS)
         self._plan = Plan(self.max_parallelism)
         self._submitted: JobGraph | None = None
@@ -255,7 +266,13 @@ class Job(Hinting):
         vertices, edges = vertices_and_edges(self._plan.nodes, self.default_parallelism, self.max_parallelism)
         options = (self._checkpoints, self._restart, self._state, self._stragglers)
         return JobGraph(
-            self.name, vertices, edges, *options, leader_failover=self._failover, standby_replicas=self._replicas
+            self.name,
+            vertices,
+            edges,
+            *options,
+            leader_failover=self._failover,
+            standby_replicas=self._replicas,
+            task_manager_failover=self._parts,
         )
 
     def submit(

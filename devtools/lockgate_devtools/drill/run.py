@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lockgate_common.amounts import counted
-from lockgate_proto.messages import LeaderFailover
+from lockgate_proto.messages import LeaderFailover, TaskManagerFailover
 
 from lockgate.client import Client
 from lockgate.errors import UserError
@@ -50,8 +50,8 @@ class DrillOptions:
     kill, times: the target and the number of kills, unless minutes is set: for that long, everything is struck in turn.
     every_s: seconds between the recovery of the cluster and the next kill; seed: None draws one; cluster: addresses or
     directory of a running cluster, empty for the drill's own in a temporary folder; cluster_options: fields of
-    ClusterOptions for the own one; failover, standby_replicas: of the job; is_forward: see DrillPipeline; directory:
-    for cluster, ledger and logs (kept); None for a temporary one. html_file: a page with the report.
+    ClusterOptions for the own one; failover, parts, standby_replicas: of the job; is_forward: see DrillPipeline;
+    directory: for cluster, ledger and logs (kept); None for a temporary one. html_file: a page with the report.
     """
 
     kill: Target = Target.LEADER
@@ -65,6 +65,7 @@ class DrillOptions:
     directory: str = ""
     checkpoint_interval_ms: int = 1000
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_UNSPECIFIED
+    parts: TaskManagerFailover = TaskManagerFailover.TASK_MANAGER_FAILOVER_UNSPECIFIED
     standby_replicas: int = 0
     is_forward: bool = False
     cluster_options: Mapping[str, Any] = field(default_factory=dict)
@@ -185,7 +186,11 @@ def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report
             targets,
             options.every_s,
             options.checkpoint_interval_ms,
-            {"leader_failover": options.failover, "standby_replicas": options.standby_replicas},
+            {
+                "leader_failover": options.failover,
+                "task_manager_failover": options.parts,
+                "standby_replicas": options.standby_replicas,
+            },
             WATCHED_S if options.minutes else 0.0,
             is_forward=options.is_forward,
         )
