@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from lockgate_proto.codec import encode
-from lockgate_proto.layout import layout_for, layout_of, participant
+from lockgate_proto.layout import layout_for, layout_of, participant, subtasks_on
 from lockgate_proto.messages import Deploy, JobGraph, Participant
 
 
 def layout(graph: JobGraph, *slots: Participant) -> bytes:
     """What a Deploy carries. slots[i] runs subtask i of every vertex."""
     return encode(layout_for(graph, slots))
+
+
+def begun(deploy: Deploy) -> set[tuple[str, int]]:
+    """The subtasks that begin in the attempt."""
+    found = layout_of(deploy)
+    names = {place.task_manager_id for place in found.participants if place.task_manager_id}
+    return {subtask for name in names for subtask in subtasks_on(found, name)}
 
 
 def places(deploy: Deploy) -> dict[tuple[str, int], str]:

@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
     NoRestart,
     RestartStrategy,
     SubmitResponse,
+    TaskManagerFailover,
 )
 
 from lockgate.client import Client, ClientError
@@ -68,11 +69,12 @@ class LedgerJob:
         seconds: float | None = None,
         failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
         submit: Submit | None = None,
+        parts: TaskManagerFailover = TaskManagerFailover.TASK_MANAGER_FAILOVER_WHOLE,
     ) -> None:
         """Submits it, with `submit` or the field's client. follows: the job whose work it goes on with, and from where.
 
-        restart, failover: see JobGraph; seconds: the input ends by itself after so long. Only for a test that does not
-        mind when: none that kills something has the job end before.
+        restart, failover, parts: see JobGraph; seconds: the input ends by itself after so long. Only for a test that
+        does not mind when: none that kills something has the job end before.
         """
         self.key = key
         self._field = field
@@ -91,7 +93,8 @@ class LedgerJob:
                 checkpoint_interval_ms=interval_ms,
             )
         )
-        graph = dataclasses.replace(self._pipeline.graph(), restart=restart, leader_failover=failover)
+        options = {"restart": restart, "leader_failover": failover, "task_manager_failover": parts}
+        graph = dataclasses.replace(self._pipeline.graph(), **options)  # type: ignore[arg-type]
         self.graph = patient(graph)
         self.submission = (submit or field.client.submit)(key, self.graph, pointer)
         self.observer = JobObserver(field.client, key)

@@ -15,7 +15,7 @@ from lockgate_devtools.cluster import LocalCluster
 from lockgate_ha.paths import Paths
 from lockgate_ha.protection import Protection
 from lockgate_ha.zookeeper import connect
-from lockgate_proto.messages import LeaderFailover, RestartStrategy
+from lockgate_proto.messages import LeaderFailover, RestartStrategy, TaskManagerFailover
 
 from lockgate.client import TERMINAL, Client, ClientError
 from tests.chaos.history import LOOK_EVERY_S, History
@@ -188,10 +188,12 @@ class TestingCluster:
         seconds: float | None = None,
         failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART,
         submit: Submit | None = None,
+        parts: TaskManagerFailover = TaskManagerFailover.TASK_MANAGER_FAILOVER_WHOLE,
     ) -> LedgerJob:
         """Submits a job; see LedgerJob for when it ends. follows: a job that it goes on with, from a pointer."""
         self._jobs += 1
-        return LedgerJob(self, f"ledger-{self._jobs}", interval_ms, follows, restart, seconds, failover, submit)
+        key = f"ledger-{self._jobs}"
+        return LedgerJob(self, key, interval_ms, follows, restart, seconds, failover, submit, parts)
 
     def make_folder(self, key: str) -> Path:
         folder = self.directory / key

@@ -41,6 +41,10 @@ _ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
 _PART = "tests/unit/coordinator/job/test_part_restart.py"
 _POSITIONS = "tests/unit/coordinator/job/test_first_positions.py"
 _PARTS_SIMULATED = "tests/simulation/test_simulated_parts.py"
+_EXCHANGING = "tests/simulation/test_simulated_exchanging_parts.py"
+_LOST = f"{_EXCHANGING}::test_what_a_lost_task_manager_did_not_run_is_not_deployed_again"
+_OUTBOX = "tests/unit/taskmanager/exchange/test_outbox.py"
+_BATCHES = "tests/unit/taskmanager/exchange/test_arriving_batches.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
 
@@ -921,6 +925,63 @@ MUTANTS = (
         "part_waits_for_ever",
         "a limit for how long the rest runs on without a lost part",
         (f"{_PART}::test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part_waits_for_slots",),
+    ),
+    Mutant(
+        "had_records_again",
+        "dropping what a receiver has had from an earlier attempt of its sender",
+        (
+            f"{_OUTBOX}::test_what_the_receiver_has_had_is_only_for_another_attempt_of_it",
+            f"{_LOST}",
+        ),
+    ),
+    Mutant(
+        "positions_forgotten",
+        "noting how far the splits of a sender have come",
+        (
+            f"{_BATCHES}::test_a_batch_is_passed_on_with_its_last_table",
+            f"{_LOST}",
+        ),
+    ),
+    Mutant(
+        "joined_positions_lost",
+        "noting it where two batches come in one message",
+        (f"{_BATCHES}::test_the_end_of_a_batch_may_come_in_one_table_with_the_beginning_of_the_next",),
+    ),
+    Mutant(
+        "batch_passed_in_parts",
+        "passing on whole batches only",
+        (
+            f"{_BATCHES}::test_a_batch_is_passed_on_with_its_last_table",
+            f"{_LOST}",
+        ),
+    ),
+    Mutant(
+        "log_from_before",
+        "sending a receiver again only what follows its checkpoint",
+        (
+            f"{_OUTBOX}::test_a_channel_without_its_receiver_sends_nothing_and_keeps_everything",
+            f"{_LOST}",
+        ),
+    ),
+    Mutant(
+        "barrier_while_behind",
+        "taking part in checkpoints only where the receivers are",
+        (f"{_LOST}",),
+    ),
+    Mutant(
+        "former_sender",
+        "shutting out the former attempt of a sender",
+        (
+            "tests/integration/taskmanager_runtime/test_exchange_rejoined.py::test_an_earlier_attempt_of_the_sender_is_shut_out",
+        ),
+    ),
+    Mutant(
+        "splits_elsewhere",
+        "giving splits of a lost part that no checkpoint has to the same subtasks",
+        (
+            "tests/unit/coordinator/job/test_splits.py"
+            "::test_splits_of_a_lost_part_that_no_checkpoint_has_are_given_to_the_same_subtasks_at_once",
+        ),
     ),
     Mutant(
         "nothing_is_adopted",

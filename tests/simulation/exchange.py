@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from lockgate_proto.messages import Barrier, ChannelOpen, EndOfInput, LoopProbe
-from lockgate_taskmanager.exchange.elements import ChannelId, Element, size_of
-from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed, ChannelRefused
+from lockgate_proto.messages import Barrier, ChannelOpen, SubtaskId
+from lockgate_taskmanager.exchange.elements import ALONE, CONTROL_BYTES, BatchPiece, Element, size_of
+from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelBroken, ChannelClosed, ChannelRefused
 from lockgate_taskmanager.exchange.gate import InputGate
-from lockgate_taskmanager.exchange.server import DEPLOYMENT_WAIT_S
+from lockgate_taskmanager.exchange.outbox import Outbox
+from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
+from lockgate_taskmanager.exchange.server import DEPLOYMENT_WAIT_S, admit
 
 from tests.simulation.world import Fifo, World
 
@@ -22,6 +24,10 @@ CHANNEL_BOUND = 12
 """Elements that wait for a receiver, or in its gate, before the sender is held up."""
 WINDOW = 1
 """Elements of an elastic channel on their way at a time; the others wait where a barrier may overtake them."""
+LOGGED_WINDOW = 2
+"""The same of a channel with a log: small tables behind it become one."""
+LOGGED_MESSAGE_BYTES = 130
+"""Of records, in such a channel: some six of them, so that a large batch is several messages."""
 AGAIN_MS = 5
 
 
@@ -39,8 +45,9 @@ class SimulatedGate(InputGate):
         is_canceled: Callable[[], bool] | None = None,  # noqa: ARG002
         *,
         may_overflow: bool = False,  # noqa: ARG002
+        **rest: Any,
     ) -> None:
-        super().put(channel, element, may_overflow=True)
+        super().put(channel, element, may_overflow=True, **rest)
         self.on_wake()
 
     def poll(self, timeout_s: float | None, max_bytes: int = 1) -> list[tuple[int, Element]]:  # noqa: ARG002
@@ -56,7 +63,8 @@ class SimulatedGate(InputGate):
     def would_block(self, channel: int, element: Element) -> bool:
         """Whether a real put would wait."""
         overtakes = isinstance(element, Barrier) and element.unaligned
-        return not overtakes and not self._closed and not self._fits(channel, size_of(element))
+        waiting = self._channels[channel].batches.waiting_bytes
+        return not overtakes and not self._closed and not self._fits(channel, size_of(element) + waiting)
 
 
 class Exchange:
@@ -65,7 +73,7 @@ class Exchange:
     def __init__(self, world: World) -> None:
         self.world = world
         self.processes: dict[str, SimulatedTaskManager] = {}
-        self.outputs: dict[SimulatedOutput, None] = {}  # open ones, in order
+        self.streams: dict[_Stream, None] = {}  # open ones, in order
 
     def at(self, address: str) -> SimulatedTaskManager | None:
         """Who listens there."""
@@ -74,26 +82,23 @@ class Exchange:
 
     def process_died(self, process: SimulatedTaskManager) -> None:
         """Every stream of a dead process ends."""
-        for output in list(self.outputs):
-            if output.sender is process:
-                output.cancel()
-            elif output.receiver is process:
-                output.receiver_gone("the receiver died")
+        for stream in list(self.streams):
+            if stream.sender is process:
+                stream.end("the sender is gone")
+            elif stream.receiver is process:
+                stream.receiver_gone("the receiver died")
 
     def cut(self) -> None:
         """Breaks one channel between two live subtasks."""
-        if self.outputs:
-            output = self.world.random.choice(list(self.outputs))
-            self.world.note("network", f"{output} breaks")
-            output.break_off("the network")
-            output.tell_receiver("the network")
+        if self.streams:
+            stream = self.world.random.choice(list(self.streams))
+            self.world.note("network", f"{stream} breaks")
+            stream.break_off("the network")
+            stream.tell_receiver("the network")
 
 
 class SimulatedOutput:
-    """A RemoteOutput of the exchange: in order, delayed, broken when the other side is not there any more.
-
-    What leaves the queue is on its way; what has arrived waits there until the gate has room for it.
-    """
+    """A RemoteOutput of the exchange: what it keeps and sends is decided by the real Outbox."""
 
     def __init__(
         self,
@@ -104,72 +109,122 @@ class SimulatedOutput:
         *,
         instance: str,
         on_writable: Callable[[], object] | None = None,
+        log: ReplayLog | None = None,
     ) -> None:
         del instance  # there are no impostors here
         self.sender = cast("SimulatedTaskManager", peers.world.current)
-        self.receiver: SimulatedTaskManager | None = None
-        self._exchange, self._world = peers, peers.world
-        self._address, self._hello, self._on_lost, self._on_writable = address, hello, on_lost, on_writable
-        self._queue: deque[Element] = deque()
-        self._line: deque[Element] = deque()  # on its way; of these so many have arrived:
-        self._arrived = 0
-        self._is_retrying = False
-        self._gate: SimulatedGate | None = None
-        self._channel = 0
+        self.exchange, self._on_lost, self.on_writable = peers, on_lost, on_writable
+        pieces = {} if log is None else {"message_bytes": LOGGED_MESSAGE_BYTES}
+        self.box = Outbox(1 << 40, CHANNEL_BOUND, log, **pieces)
+        self.window = WINDOW if on_writable is not None else None if log is None else LOGGED_WINDOW
         self._canceled = False
-        self._broken = ""
-        self._give_up_at = 0.0
-        self._window = WINDOW if on_writable is not None else None
-        self._fifo = Fifo(peers.world, 0.2, 40.0 if on_writable is not None else 15.0)
-
-    def __repr__(self) -> str:
-        ends = (self._hello.source, self._hello.target)
-        return " -> ".join(f"{end.vertex_id}[{end.subtask}]" for end in ends if end is not None)
-
-    # -- as an OutputChannel ------------------------------------------------------------------------------------------
+        self._stream = _Stream(self, address, hello)
 
     @property
     def is_accepted(self) -> bool:
-        return self._gate is not None
+        return self._stream.gate is not None
+
+    @property
+    def is_absent(self) -> bool:
+        return bool(self.box.broken)
+
+    @property
+    def target(self) -> SubtaskId | None:
+        return self._stream.hello.target
+
+    @property
+    def received(self) -> Mapping[str, int]:
+        return self.box.received
+
+    def require_intact(self) -> None:
+        self._check()
+
+    def completed(self, checkpoint_id: int) -> None:
+        self.box.completed(checkpoint_id)
 
     def start(self) -> None:
-        self._exchange.outputs[self] = None
-        self._give_up_at = self._world.now + DEPLOYMENT_WAIT_S * 1_000
-        self._world.schedule(self._world.delay(0.2, 5), self._probe_tcp)
+        self._stream.start()
 
-    def send(self, element: Element) -> None:
-        self._check()
-        self._queue.append(element)
-        self._pump()
+    def send(self, element: Element, place: BatchPiece = ALONE) -> None:
+        for piece in self.box.pieces(element, place):
+            self._check()
+            self.box.add(piece, is_had=self.box.has_had(place.ranges))
+        self._stream.pump()
 
     def has_room(self) -> bool:
-        return not self._is_open or len(self._queue) + len(self._line) < CHANNEL_BOUND
+        if self._canceled or self.box.is_over:
+            return True
+        return self.box.fits(CONTROL_BYTES) if self.is_absent else self._stream.has_room()
 
     def overtake(self, barrier: Barrier) -> tuple[Element, ...]:
         self._check()
-        last = max((place for place, queued in enumerate(self._queue) if isinstance(queued, Barrier)), default=-1)
-        behind = [queued for place, queued in enumerate(self._queue) if place > last]
-        self._queue.insert(last + 1, barrier)
-        self._pump()
-        return tuple(queued for queued in behind if not isinstance(queued, EndOfInput | LoopProbe))
+        behind = self.box.overtake(barrier)
+        self._stream.pump()
+        return behind
+
+    def rejoin(self, address: str, instance: str, hello: ChannelOpen, checkpoint_id: int) -> None:
+        """As RemoteOutput."""
+        del instance
+        if self._canceled:
+            raise ChannelClosed("the sending subtask is canceled")
+        former = self._stream
+        self.box.rejoined(str(former), checkpoint_id)
+        self._stream = _Stream(self, address, hello)
+        former.end("the sender is gone")
+        self._stream.start()
 
     def cancel(self) -> None:
         if not self._canceled:
             self._canceled = True
-            self._close()
-            self.tell_receiver("the sender is gone")
+            self.box.clear()
+            self._stream.end("the sender is gone")
 
-    # -- as a network -------------------------------------------------------------------------------------------------
-
-    @property
-    def _is_open(self) -> bool:
-        return not self._canceled and not self._broken
+    def broke(self, stream: _Stream, reason: str) -> None:
+        """A stream of it is over from without."""
+        if not self._canceled and stream is self._stream:
+            self.box.broke(f"the channel {stream} broke: {reason}", for_good=stream.gate is None)
+            self._on_lost(self.box.broken)
 
     def _check(self) -> None:
         if self._canceled:
             raise ChannelClosed("the sending subtask is canceled")
-        if self._broken:
-            raise ChannelBroken(self._broken)
+        if self.box.is_over:
+            raise ChannelBroken(self.box.broken)
+
+
+class _Stream:
+    """One connection of an output: in order, delayed, broken when the other side is not there any more.
+
+    What leaves the outbox is on its way; what has arrived waits there until the gate has room for it.
+    """
+
+    def __init__(self, output: SimulatedOutput, address: str, hello: ChannelOpen) -> None:
+        self.sender, self._exchange = output.sender, output.exchange
+        self._world = world = output.exchange.world
+        self.receiver: SimulatedTaskManager | None = None
+        self._output, self._address, self.hello = output, address, hello
+        self._line: deque[Sent] = deque()  # on its way; of these so many have arrived:
+        self._arrived = 0
+        self._is_retrying = False
+        self.gate: SimulatedGate | None = None  # once it is accepted
+        self._channel = self._attempt = 0
+        self._is_open = True
+        self._give_up_at = 0.0
+        self._fifo = Fifo(world, 0.2, 40.0 if output.on_writable is not None else 15.0)
+
+    def __repr__(self) -> str:
+        ends = (self.hello.source, self.hello.target)
+        return " -> ".join(f"{end.vertex_id}[{end.subtask}]" for end in ends if end is not None)
+
+    def start(self) -> None:
+        """Connects; does not wait for the receiver."""
+        self._exchange.streams[self] = None
+        self._give_up_at = self._world.now + DEPLOYMENT_WAIT_S * 1_000
+        self._world.schedule(self._world.delay(0.2, 5), self._probe_tcp)
+
+    def has_room(self) -> bool:
+        """Whether what waits for the receiver is below the bound."""
+        return len(self._output.box.queue) + len(self._line) < CHANNEL_BOUND
 
     def _probe_tcp(self) -> None:
         """Tries until something listens."""
@@ -183,35 +238,30 @@ class SimulatedOutput:
 
     def _admit(self, process: SimulatedTaskManager) -> None:
         """As lockgate_taskmanager.exchange.server.ExchangeService."""
-        source, target = self._hello.source, self._hello.target
-        assert source is not None
-        assert target is not None
         if not self._is_open:
             return
-        if not process.tokens.admits(self._hello.token):
-            self.break_off("the token is older than one seen here")
-            return
         try:
-            gate = process.registry.wait_for(target, 0)
-            channel = gate.index_of(ChannelId(source.vertex_id, source.subtask))
-            assert channel is not None, f"{self} is not of the graph"
-            is_first = gate.connect(channel, self._receiver_closed)
-        except ChannelClosed as closed:
-            self.break_off(str(closed))
+            found = admit(self.hello, process.tokens, process.registry, 0, self._receiver_closed)
         except ChannelRefused as refused:
-            if "replaced" in str(refused) or self._world.now > self._give_up_at:
-                self.break_off(str(refused))
-            else:
+            if "is not running here" in str(refused) and self._world.now <= self._give_up_at:
                 process.later(10, lambda: self._admit(process))
+            else:
+                self.break_off(str(refused))
+        except (ChannelClosed, CannotRejoin) as error:
+            self.break_off(str(error))
         else:
-            assert is_first, f"{self} is opened twice"
+            gate, self._channel, self._attempt = found
             assert isinstance(gate, SimulatedGate)
-            self._gate, self._channel, self.receiver = gate, channel, process
+            self.gate, self.receiver = gate, process
+            self._output.box.accepted(gate.received(self._channel))
+            self.pump()
             self._land()
 
-    def _pump(self) -> None:
-        while self._queue and (self._window is None or len(self._line) < self._window):
-            self._line.append(self._queue.popleft())
+    def pump(self) -> None:
+        """Sends what is queued."""
+        box, window = self._output.box, self._output.window
+        while self._is_open and box.queue and (window is None or len(self._line) < window):
+            self._line.append(box.take())
             self._fifo.put(self._arrive, None)
 
     def _arrive(self) -> None:
@@ -220,21 +270,23 @@ class SimulatedOutput:
 
     def _land(self) -> None:
         """Puts what has arrived into the gate, as far as it takes it."""
-        while self._is_open and self._gate is not None and self._arrived and not self._is_retrying:
+        while self._is_open and self.gate is not None and self._arrived and not self._is_retrying:
             assert self.receiver is not None
-            if self._is_held_up() or self._gate.would_block(self._channel, self._line[0]):
+            if self._is_held_up() or self.gate.would_block(self._channel, self._line[0].element):
                 self._is_retrying = True
                 self._world.schedule(AGAIN_MS, self._try_again)
                 return
-            had_room = self.has_room()
+            had_room = self._output.has_room()
             self._arrived -= 1
+            sent = self._line.popleft()
             try:
-                self._gate.put(self._channel, self._line.popleft())
+                self.gate.put(self._channel, sent.element, attempt=self._attempt, more=sent.more, read_to=sent.read_to)
             except ChannelClosed:
                 return  # the gate has said so itself
-            self._pump()
-            if self._on_writable is not None and not had_room and self.has_room():
-                self._on_writable()
+            self.pump()
+            on_writable = self._output.on_writable
+            if on_writable is not None and not had_room and self._output.has_room():
+                on_writable()
 
     def _try_again(self) -> None:
         self._is_retrying = False
@@ -258,19 +310,23 @@ class SimulatedOutput:
     def break_off(self, reason: str) -> None:
         """The sender is notified that the channel is over."""
         if self._is_open:
-            self._broken = f"the channel {self} broke: {reason}"
             self._close()
-            self._on_lost(self._broken)
+            self.sender.later(0, lambda: self._output.broke(self, reason))
+
+    def end(self, reason: str) -> None:
+        """The sender ends it."""
+        self._close()
+        self.tell_receiver(reason)
 
     def tell_receiver(self, reason: str) -> None:
         """The receiver is notified that nothing more will come."""
-        gate, channel, process = self._gate, self._channel, self.receiver
+        gate, channel, process = self.gate, self._channel, self.receiver
         if gate is not None and process is not None:
-            later = partial(process.later, self._world.delay(1, 10), lambda: gate.lost(channel, reason))
+            later = partial(process.later, self._world.delay(1, 10), lambda: gate.lost(channel, reason, self._attempt))
             self._world.paths.when_open(self.sender.id, process.id, later)
 
     def _close(self) -> None:
-        self._exchange.outputs.pop(self, None)
-        self._queue.clear()
+        self._is_open = False
+        self._exchange.streams.pop(self, None)
         self._line.clear()
         self._arrived = 0

@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
     SqlSink,
     SqlTransform,
     StragglerReplacement,
+    TaskManagerFailover,
     Vertex,
 )
 
@@ -55,6 +56,7 @@ class SimulatedJob:
     stragglers: StragglerReplacement | None = None
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART
     replicas: int = 0
+    is_part: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -98,6 +100,9 @@ class SimulatedJob:
             straggler_replacement=self.stragglers,
             leader_failover=self.failover,
             standby_replicas=self.replicas,
+            task_manager_failover=TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
+            if self.is_part
+            else TaskManagerFailover.TASK_MANAGER_FAILOVER_UNSPECIFIED,
         )
 
     @cached_property
@@ -148,6 +153,29 @@ def forward_job(
         vertices += [source("other", 3, 30, discovered=not discovered), ledger("other-ledger")]
         edges.append(Edge("other", "other-ledger", Partitioning.FORWARD))
     return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms)
+
+
+def exchanging_job(
+    key: str, interval_ms: int = 150, *, discovered: bool = True, poll_ms: int = 0, uneven: bool = False
+) -> SimulatedJob:
+    """Four subtasks of each vertex; what a lost task manager ran restarts although records cross between the slots.
+
+    Two edges lead from the source to the same ledger, so that a batch comes to it in several tables. Arguments: as of
+    `forward_job`; uneven: there is another source, of two subtasks, as well.
+    """
+    vertices = [
+        source("source", 8, 60, 4, discovered=discovered, poll_ms=poll_ms),
+        count("count", 4),
+        ledger("ledger", 4),
+        count("keyed", 4, shown=False),
+        ledger("behind", 4),
+    ]
+    edges = [hashed("source", name) for name in ("ledger", "count", "keyed", "ledger")]
+    edges.append(Edge("keyed", "behind", Partitioning.FORWARD))
+    if uneven:
+        vertices += [source("other", 3, 50, discovered=not discovered)]
+        edges += [hashed("other", "ledger"), hashed("other", "count")]
+    return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms, is_part=True)
 
 
 FORWARD_VERTICES = ("source", "map", "ledger")

@@ -34,6 +34,7 @@ KINDS: dict[str, Callable[[int], Scenario]] = {
     "damaged": drawn.damaged_scenario,
     "copies": drawn.copies_scenario,
     "part": drawn.part_scenario,
+    "exchanging": drawn.exchanging_scenario,
     "positions": drawn.positions_scenario,
     "rivals": drawn.rivals_scenario,
     "sick": drawn.sick_scenario,

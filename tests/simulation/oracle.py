@@ -28,7 +28,7 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.runtime.in_flight import decode_elements
 
-from tests.layouts import places
+from tests.layouts import begun, places
 from tests.simulation.cut import Cut
 from tests.simulation.flow import Counts, Offsets, Record, Seen, added, key_of, owner_of, records_of
 from tests.simulation.job import SimulatedJob
@@ -304,7 +304,7 @@ class Oracle:
         if is_new and not any(all(found[name] == width for name, width in item) for item in self._allowed[key]):
             self._world.violate(f"[4] {key} was rescaled to {self._allowed[key]}, but {deploy.attempt} has {found}")
         if deploy.attempt not in self._shaped:
-            self.begun.update(subtask for subtask, place in places(deploy).items() if place)
+            self.begun.update(begun(deploy))
         self._shaped.add(deploy.attempt)
         self.moved += sum(channel.rows for state in deploy.restore for channel in state.channels if channel.moved)
         self.rescales += self._shape.setdefault(key, found) != found

@@ -29,21 +29,24 @@ from lockgate_proto.messages import (
     StateHandle,
     StateKind,
     SubtaskState,
+    Watermark,
 )
+from lockgate_proto.parts import whole_because
+from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
+from lockgate_taskmanager.spark.sources.reading import Reading, Source
 from lockgate_taskmanager.state.chains import Chain, Chains
 from lockgate_taskmanager.task.program import (
     AtWork,
     Batch,
     DataError,
     Emission,
-    Exhausted,
-    Idle,
     Poll,
     ProgramContext,
     SnapshotOrder,
     SnapshotTooLarge,
     SubtaskProgram,
 )
+from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
 
 from tests.simulation.flow import (
     Model,
@@ -57,13 +60,14 @@ from tests.simulation.flow import (
     table_of,
 )
 from tests.simulation.job import FOUND_AT_ONCE
+from tests.simulation.sources import SimulatedSource
 from tests.simulation.storage import Transaction, checksum_of
 
 if TYPE_CHECKING:
     from tests.simulation.taskmanager import SimulatedTaskManager
 
 FULL_EVERY = 4  # snapshots of the counts
-LARGEST_BATCH = 6
+SPLITS_AT_ONCE = 2
 REFUSAL = "this record cannot be written"
 
 
@@ -147,7 +151,7 @@ class FrozenCounts:
 class Program:
     """A transform, and the base of the others: counters, the reading of restored state, the ways out."""
 
-    is_source = False
+    is_source = is_behind = False
 
     def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
         assert context.subtask.attempt is not None
@@ -168,6 +172,7 @@ class Program:
             if edge.target == self.vertex.id and edge.partitioning is Partitioning.BROADCAST
         }
         self._turn = 0
+        self._event_time = MIN_WATERMARK
 
     def open(self) -> Batch:
         """See SubtaskProgram. Raises StateUnreadable."""
@@ -202,12 +207,15 @@ class Program:
         records = records_of(table)
         if source_vertex in self._broadcast:
             records = [record for record in records if owner_of(key_of(record), self.parallelism) == self.me]
+        if late := [record for record in records if record[1] < self._event_time]:
+            raise AssertionError(f"{late} came to {self.vertex.id}[{self.me}] after the watermark {self._event_time}")
         self.records_in += len(records)
         onwards = self.process_records(records)
         self.records_out += len(onwards)
         return Batch(self._emissions(onwards), reached_sink=0 if self._targets else len(records))
 
-    def advance(self, watermark_ms: int) -> Batch:  # noqa: ARG002
+    def advance(self, watermark_ms: int) -> Batch:
+        self._event_time = watermark_ms
         return Batch()
 
     def tick(self, unix_ms: int) -> Batch:  # noqa: ARG002
@@ -291,39 +299,55 @@ class SourceProgram(Program):
 
     def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
         super().__init__(process, context, model)
-        self.splits: dict[str, SplitState] = {}
-        self.complete = False
+        self._has_event_time = not whole_because(model.graph)
+        most = SPLITS_AT_ONCE if self._has_event_time else 1
+        self.source: Source = SimulatedSource(process.world.random, most)
+        if any(context.received):
+            self.source = CatchingUp(self.source, lambda: SimulatedSource(process.world.random, most), context.received)
+
+    @property
+    def is_behind(self) -> bool:  # type: ignore[override]
+        return isinstance(self.source, CatchingUp) and self.source.is_behind
 
     def load(self, state: OperatorState, content: Any) -> None:  # noqa: ARG002
         restored = decode(SourceState, content)
-        self.splits = {split.split: split for split in restored.splits}
-        self.complete = restored.complete
+        self.source.assign(restored.splits, restored.complete)
 
     def assign(self, splits: Sequence[SplitState], complete: bool) -> None:
-        for split in splits:
-            if split.split in self.splits:
-                raise AssertionError(f"split {split.split} was assigned twice")
-            self.splits[split.split] = split
-        self.complete = self.complete or complete
+        self.source.assign(splits, complete)
 
     def poll(self) -> Poll:
-        open_splits = [split for split in self.splits.values() if split.offset < split.end]
-        if not open_splits:
-            return Exhausted() if self.complete else Idle(50)
-        choice = self.host.world.random
-        split = open_splits[choice.randrange(len(open_splits))]
-        end = min(split.end, split.offset + choice.randint(2, LARGEST_BATCH))
-        self.splits[split.split] = SplitState(split.split, end, split.end)
-        records = [self.model.record(self.vertex.id, split.split, number) for number in range(split.offset, end)]
+        reading = self.source.read(0, self.host.world.now_ms)
+        if not isinstance(reading, Reading):
+            return reading
+        records = [
+            self.model.record(self.vertex.id, part.split, number)
+            for part in reading.ranges
+            for number in range(part.start, part.end)
+        ]
         self.records_out += len(records)
-        return Batch(self._emissions(records), read_rows=len(records), read_bytes=len(records))
+        emissions = self._emissions(records)
+        return Batch(
+            emissions,
+            watermark=self._watermark(),
+            read_rows=len(records),
+            read_bytes=len(records),
+            ranges=reading.ranges,
+        )
+
+    def _watermark(self) -> Watermark | None:
+        """Sequences are event times, in jobs of which parts restart. Later splits would be late."""
+        offsets = [split.offset for split in self.source.splits() if split.offset < split.end]
+        is_known = self._has_event_time and self.source.complete and offsets
+        return Watermark(min(offsets)) if is_known else None
 
     def freeze(
         self,
         checkpoint_id: int,  # noqa: ARG002
         order: SnapshotOrder,  # noqa: ARG002
     ) -> tuple[tuple[tuple[str, StateKind, Any], ...], FrozenCounts | None]:
-        content = encode(SourceState(tuple(self.splits.values()), self.complete))
+        source = self.source.inner if isinstance(self.source, CatchingUp) else self.source  # as split_log
+        content = encode(SourceState(source.splits(), source.complete))
         return ((self.operators[0], StateKind.SOURCE_STATE, content),), None
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lockgate_proto.messages import CheckpointMode
 
 from tests.share import EVERY_POINT, of_today
-from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job, growing_job
+from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, exchanging_job, forward_job, growing_job
 from tests.simulation.orders import Order
 from tests.simulation.simulation import Scenario, Step, simulate
 from tests.simulation.taskmanager import TaskPlan
@@ -234,6 +234,35 @@ def part_scenario(seed: int) -> Scenario:
     )
 
 
+def exchanging_scenario(seed: int) -> Scenario:
+    """The same where records cross between the slots; and task managers freeze, and channels break, meanwhile."""
+    choice = random.Random(seed)
+    kinds = ("kill_task_manager", "kill_task_manager", "fail_subtask", "freeze_task_manager", "isolate_task_manager")
+    at = choice.uniform(350, 900)
+    faults = [(at, choice.choice(kinds))]
+    for _ in range(choice.choice((0, 0, 1, 2, 3))):
+        beside = choice.choice(("break_channel", "kill_leader", "cut_one_way", *kinds, *FAULTS))
+        faults.append((max(0.0, at + choice.uniform(-40, 300)), beside))
+    return Scenario(
+        seed,
+        coordinators=choice.choice((2, 3)),
+        task_managers=choice.choice((3, 3, 4)),
+        faults=tuple(faults),
+        orders=_part_orders(choice, at, ("source", "count")) if choice.random() < 0.3 else (),
+        job=exchanging_job(
+            "job",
+            choice.choice((60, 150, 400)),
+            discovered=choice.random() < 0.6,
+            poll_ms=choice.choice((0, 0, 20, 120)),
+            uneven=choice.random() < 0.4,
+        ),
+        reattach=choice.random() < 0.6,
+        plan=TaskPlan(repetition=choice.choice((0.0, 0.2)), quiet_after_ms=6_000),
+        at_a_time=choice.choice((1, 1, 2)),
+        replicas=choice.choice((0, 0, 1)),
+    )
+
+
 def positions_scenario(seed: int) -> Scenario:
     """Processes die before or soon after the first checkpoint of a job whose sources begin at the end of what grows."""
     choice = random.Random(seed)
@@ -253,11 +282,13 @@ def positions_scenario(seed: int) -> Scenario:
     )
 
 
-def _part_orders(choice: random.Random, at_ms: float) -> tuple[tuple[float, Order], ...]:
-    """One or two, at about the time of a fault: most of them while a part restarts."""
+def _part_orders(
+    choice: random.Random, at_ms: float, vertices: tuple[str, ...] = FORWARD_VERTICES
+) -> tuple[tuple[float, Order], ...]:
+    """One or two, at about the time of a fault: most of them while a part restarts. vertices: to be rescaled."""
     wanted = (
         Order(savepoint=True),
-        Order(choice.choice((2, 3, 4)), FORWARD_VERTICES),
+        Order(choice.choice((2, 3, 4)), vertices),
         Order(),
         Order(drain=True),
         Order(cancel=True),

@@ -435,6 +435,7 @@ class Run:
         if living:
             task_manager = self.world.random.choice(living)
             task = self.world.random.choice(list(task_manager.subtasks()))
+            self.world.is_hindered = True
             self.world.note(task_manager.name, f"{task.id} is to fail")
             task_manager.later(0, lambda: task.peer_lost("it breaks"))
 
@@ -474,6 +475,7 @@ class Run:
         task_manager = self.world.random.choice(list(self.task_managers.values()))
         if task_manager.is_alive and not task_manager.is_frozen:
             duration_ms = self.world.delay(50, 5_000)
+            self.world.is_hindered = True
             self.world.note(task_manager.name, f"freezes for {duration_ms:.0f} ms")
             task_manager.freeze()
             self.world.schedule(duration_ms, task_manager.thaw)

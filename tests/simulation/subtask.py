@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate_taskmanager.exchange.elements import ChannelId
 from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
+from lockgate_taskmanager.runtime.emitter import ACCEPT_CHECK_S, BESIDE_CHECK_S
 from lockgate_taskmanager.runtime.in_flight import FrozenChannels
 from lockgate_taskmanager.runtime.stories import SubtaskStory
 from lockgate_taskmanager.runtime.subtask_input import Records
-from lockgate_taskmanager.runtime.subtask_task import ACCEPT_CHECK_S, PEER_LOST_GRACE_S, SubtaskTask
+from lockgate_taskmanager.runtime.subtask_task import PEER_LOST_GRACE_S, SubtaskTask
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.program import ProgramContext, ProgramError
@@ -64,6 +65,18 @@ class SimulatedSubtask(SubtaskTask):
     def start(self) -> None:
         delay_ms = self.world.delay(1, 30) + self.process.storage.trouble.delay_ms  # to read what it restores
         self.process.later(delay_ms, lambda: self._take(self._open))
+
+    def _open(self) -> None:
+        self._opening_id = self._handle(on.Started(), self._story.last_id)
+        self._outputs.start(self.world.now_ms)
+        self._when_accepted()
+
+    def _when_accepted(self) -> None:
+        """A real one that starts beside others waits until each of its receivers has accepted its channel."""
+        if self.context.is_beside and not self._outputs.check_accepted(self.world.now_ms):
+            self.process.later(BESIDE_CHECK_S * 1_000, lambda: self._take(self._when_accepted))
+        else:
+            self._build()
 
     def cancel(self, cause_id: str) -> None:
         if not self._canceled.is_set():
@@ -185,6 +198,22 @@ class SimulatedExecutor:
             answer.set_exception(error)
         else:
             answer.set_result(result)
+
+
+class SimulatedTimer:
+    """threading.Timer of a process."""
+
+    daemon = False
+
+    def __init__(self, seconds: float, call: Callable[[], None], *, process: SimulatedTaskManager) -> None:
+        self._seconds, self._call, self._process = seconds, call, process
+        self._is_canceled = False
+
+    def start(self) -> None:
+        self._process.later(self._seconds * 1_000, lambda: None if self._is_canceled else self._call())
+
+    def cancel(self) -> None:
+        self._is_canceled = True
 
 
 class _Future(futures.Future[Any]):

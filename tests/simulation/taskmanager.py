@@ -25,6 +25,7 @@ from lockgate_proto.messages import (
     PrepareJob,
     Register,
     Registered,
+    RejoinPart,
     ReportBatch,
     SplitsDiscovered,
     StateHandle,
@@ -36,14 +37,18 @@ from lockgate_proto.messages import (
 )
 from lockgate_proto.release import own_release
 from lockgate_taskmanager.exchange.fencing import TokenFence
+from lockgate_taskmanager.exchange.gate import CHANNEL_BYTES
 from lockgate_taskmanager.exchange.peers import PeerChannels
 from lockgate_taskmanager.exchange.registry import GateRegistry
+from lockgate_taskmanager.exchange.replay_log import ReplayLog
 from lockgate_taskmanager.runtime import (
+    absent_peers,
     copy_keeper,
     deployments,
     effort,
     faults,
     in_flight,
+    output_set,
     subtask_snapshots,
     subtask_task,
     uploads,
@@ -59,7 +64,7 @@ from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
 from tests.simulation.network import ControlStream
 from tests.simulation.programs import SimulatedPrograms
 from tests.simulation.storage import Outputs, SimulatedBackend, Storage
-from tests.simulation.subtask import SimulatedExecutor, SimulatedSubtask, clock
+from tests.simulation.subtask import SimulatedExecutor, SimulatedSubtask, SimulatedTimer, clock
 from tests.simulation.takeover import TakeoverOracle
 from tests.simulation.world import Crash, Process, World, short
 
@@ -78,6 +83,7 @@ SAID_AGAIN = (
     NotifyCheckpointComplete,
     NotifyCheckpointAborted,
     DrainSources,
+    RejoinPart,
 )
 """Messages of a leader that may arrive twice, the second time much later."""
 LATE_MS = 1_500.0
@@ -89,7 +95,8 @@ class TaskPlan:
 
     refusing: key of a job whose ledgers refuse every record. leader_grace_ms: see LeaderGrace. batch_ms: how long
     reports wait for each other, as those of a large job do; 0: they do not. late_ms: how much later than the one before
-    it each task manager hears of any leader but the first.
+    it each task manager hears of any leader but the first. log_bytes, gate_bytes: see ReplayLog and InputGate; 0: as
+    usual, which is enough for everything here.
     """
 
     snapshot_failure: float = 0.0
@@ -102,6 +109,8 @@ class TaskPlan:
     leader_grace_ms: int = 600_000
     batch_ms: int = 0
     late_ms: float = 0.0
+    log_bytes: int = 0
+    gate_bytes: int = 0
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -128,7 +137,7 @@ class SimulatedDeployments(Deployments):
 
     world: World
 
-    def _refuse(self, deployed: DeployedAttempt, subtasks: tuple[SubtaskId, ...], reason: str) -> None:
+    def _refuse(self, deployed: DeployedAttempt, subtasks: tuple[SubtaskId, ...], reason: str, _: str) -> None:
         self.world.violate(f"attempt {deployed.attempt} cannot be deployed, {subtasks}: {reason}")
 
 
@@ -400,6 +409,15 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
     def executor(*arguments: Any, **options: Any) -> SimulatedExecutor:
         return SimulatedExecutor(*arguments, process=process(), **options)
 
+    def log(max_bytes: int, base: int) -> ReplayLog:
+        return ReplayLog(process().plan.log_bytes or max_bytes, base)
+
+    def gate(*arguments: Any, **options: Any) -> SimulatedGate:
+        return SimulatedGate(*arguments, max_bytes=process().plan.gate_bytes or CHANNEL_BYTES, **options)
+
+    def timer(seconds: float, call: Callable[[], None]) -> SimulatedTimer:
+        return SimulatedTimer(seconds, call, process=process())
+
     def backend(_: Any, directory: str, prefix: str, copied_run: str) -> SimulatedBackend:
         def stored(checkpoint_id: int, handle: StateHandle, content: Any) -> None:
             if copied_run:
@@ -416,9 +434,12 @@ def replacements(world: World) -> list[tuple[Any, str, Any]]:
     found: list[tuple[Any, str, Any]] = [
         (deployments, "SubtaskTask", SimulatedSubtask),
         (deployments, "BackgroundThreads", executor),
-        (subtask_task, "InputGate", SimulatedGate),
+        (subtask_task, "InputGate", gate),
         (subtask_task, "PEER_LOST_GRACE_S", 0),  # see SimulatedSubtask
         (wiring, "RemoteOutput", SimulatedOutput),
+        (wiring, "ReplayLog", log),
+        (output_set, "RemoteOutput", SimulatedOutput),
+        (absent_peers, "Timer", timer),
         (in_flight, "make_backend", backend),
         (in_flight, "load", load),
         (faults, "point", reached),

@@ -133,11 +133,13 @@ def test_on_a_task_manager_where_subtasks_run_on_the_new_ones_start_beside_them(
     assert cancelled == [("tm-a", attempt(1)), ("tm-a", attempt(2))]
 
 
-def test_a_job_whose_slots_are_connected_restarts_as_a_whole_without_a_word() -> None:
+def test_a_job_whose_slots_are_connected_restarts_as_a_whole() -> None:
     driver = running(word_count())
     lose(driver)
     assert [name for name, _ in driver.sent(CancelAttempt)] == ["tm-a"]
-    assert driver.emitted(JobEventKind.RESTART_EXTENT) == []
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [
+        "the whole job restarts: every subtask of 'count' reads from every subtask of 'read'"
+    ]
 
 
 def test_a_failed_subtask_restarts_its_slot_on_the_task_manager_where_the_others_run_on() -> None:
@@ -244,6 +246,31 @@ def test_a_survivor_that_ends_while_the_part_is_deployed_ends_both(is_deployed: 
     assert [(name, body.attempt) for name, body in driver.sent(CancelAttempt)] == wanted
     driver.deploy(request(driver).request, NEW)
     assert {name: deploy.beside for name, deploy in driver.sent(Deploy)} == {"tm-a": (), "tm-c": ()}
+
+
+def test_a_part_that_cannot_read_its_state_tries_again_alone() -> None:
+    """What runs on goes on while the storage is away, but for no longer than without slots."""
+    driver = running()
+    restarted(driver)
+    for number in range(2, 5):
+        driver.report(SubtaskPhase.SUBTASK_FAILED, LOST[1], number, cause=FailureCause.STORAGE_AWAY, error="away")
+        assert {name for name, _ in driver.sent(CancelAttempt)} == {"tm-c"}
+        driver.tick(5_000)
+        driver.deploy(driver.one(effects.RequestSlots).request, NEW)
+        assert [name for name, _ in driver.sent(Deploy)] == ["tm-c"]
+    for key in LOST:
+        driver.report(SubtaskPhase.SUBTASK_RUNNING, key, 5)
+    assert driver.state is JobState.RUNNING
+
+
+def test_a_part_that_cannot_read_its_state_for_long_takes_the_others_along() -> None:
+    driver = running()
+    restarted(driver)
+    driver.report(SubtaskPhase.SUBTASK_FAILED, LOST[1], 2, cause=FailureCause.STORAGE_AWAY, error="away")
+    driver.tick(PART_TIMEOUT_MS)
+    driver.tick(PART_TIMEOUT_MS)
+    cancelled = [send for send in driver.all if isinstance(send, effects.Send) and isinstance(send.body, CancelAttempt)]
+    assert ("tm-a", attempt(1)) in [(send.task_manager_id, send.body.attempt) for send in cancelled]
 
 
 def test_slots_elsewhere_than_what_runs_on_restart_the_whole_job() -> None:
@@ -396,7 +423,6 @@ def test_partitions_of_a_lost_part_that_no_checkpoint_has_begin_again_where_they
     restarted(driver)
     ((_, asked),) = driver.sent(DiscoverSplits)
     assert asked.known == ("t/0", "t/1")
-    driver.report(SubtaskPhase.SUBTASK_RUNNING, ("read", 1), 2)
     ((name, assigned),) = driver.sent(AssignSplits)
     assert (name, assigned.subtask, assigned.splits) == ("tm-c", subtask("read", 1, 2), shares[1])
 

@@ -275,3 +275,21 @@ def test_a_source_state_outside_the_metadata_is_refused() -> None:
     object.__setattr__(operator.handle, "path", "/elsewhere")
     with pytest.raises(SourceStateUnreadable, match="read-0"):
         assigner(restored={0: state})
+
+
+def test_splits_of_a_lost_part_that_no_checkpoint_has_are_given_to_the_same_subtasks_at_once() -> None:
+    """What they made of them may have been passed on, and they do not run before they have read it."""
+    before = assigner(CONTINUOUS, parallelism=3)
+    before.deployed(0)
+    for index in range(3):
+        before.running(index)
+    before.found(found(split("a", 10), split("b", 2), split("c", 1), complete=False), 0)
+    before.tick(200)
+    effects = before.found(replace(found(split("d", 20), complete=False), round=2), 300)
+    assert assigned(effects) == {2: (["d"], False)}
+    after = SplitAssigner(vertex(CONTINUOUS, 3), attempt(2), {}, before.next_round, {0: attempt(1)})
+    after.carry_on(before)
+    after.deployed(400)
+    again = found(split("b", 2), split("c", 1), split("d", 20), complete=False)
+    shares = assigned(after.found(replace(again, round=3), 500))
+    assert {index: sorted(names) for index, (names, _) in shares.items()} == {1: ["b"], 2: ["c", "d"]}

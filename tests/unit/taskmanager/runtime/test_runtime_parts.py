@@ -29,7 +29,7 @@ from lockgate_proto.messages import (
     SubtaskState,
     Vertex,
 )
-from lockgate_taskmanager.exchange.elements import ChannelId, Element
+from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, ChannelId, Element
 from lockgate_taskmanager.exchange.errors import ChannelBroken, RecordTooLarge
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS
@@ -45,6 +45,7 @@ from lockgate_taskmanager.task.events import UploadDone, UploadFailed
 from lockgate_taskmanager.task.program import (
     DataError,
     Defect,
+    Emission,
     SnapshotTooLarge,
     StateUnreadable,
     Unavailable,
@@ -190,8 +191,7 @@ def test_two_edges_between_two_vertices_share_their_channels() -> None:
     peers = PeerChannels(Credentials())
     outputs = wiring.outputs(_subtask("a"), {_subtask("b"): gate, _subtask("a"): InputGate([])}, peers, 1, print)
     outputs.start(0)
-    outputs.emit(0, 0, pa.table({"v": [1]}))
-    outputs.emit(1, 0, pa.table({"v": [2]}))
+    outputs.emit([Emission(0, 0, pa.table({"v": [1]})), Emission(1, 0, pa.table({"v": [2]}))])
     outputs.broadcast(EndOfInput())
     assert [type(element).__name__ for _, element in gate.poll(0) + gate.poll(0) + gate.poll(0)] == ["Table"] * 2 + [
         "EndOfInput"
@@ -225,8 +225,11 @@ class _Channel:
     def start(self) -> None:
         """Nothing to connect."""
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element, place: BatchPiece = ALONE) -> None:  # noqa: ARG002
         self.sent.append(element)
+
+    def require_intact(self) -> None:
+        """It is."""
 
     def cancel(self) -> None:
         self.is_canceled = True
@@ -235,7 +238,7 @@ class _Channel:
 def test_emissions_find_their_channel_and_barriers_go_to_all() -> None:
     channels = {("b", 0): _Channel(), ("b", 1): _Channel(), ("c", 0): _Channel()}
     outputs = OutputSet(channels, {0: "b", 3: "c"})
-    outputs.emit(0, 1, Barrier(7))
+    outputs.emit([Emission(0, 1, pa.table({"v": [1]}))])
     outputs.broadcast(Barrier(8))
     assert [len(channel.sent) for channel in channels.values()] == [1, 2, 1]
     outputs.cancel()
