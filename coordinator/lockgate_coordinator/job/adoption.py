@@ -23,7 +23,7 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.execution_graph import SubtaskKey
-from lockgate_coordinator.graph.shape import subtasks
+from lockgate_coordinator.graph.shape import committers, subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.events import Committed, Gone, Report, Reported
 
@@ -118,6 +118,14 @@ class Adoption:
         if sum(len(split.split) for item in found.values() for split in item.assigned) > MAX_SPLIT_BYTES:
             return "its sources have been assigned too many splits"
         return "the job has another parallelism now" if len(found) != len(set(wanted)) else ""
+
+    def committed_id(self, found: Mapping[SubtaskKey, SubtaskProgress], places: Sequence[str], graph: JobGraph) -> int:
+        """The newest checkpoint that every sink has committed as far as is known, 0 for none. As `problem`."""
+        sinks = committers(graph)
+        there = {vertex for vertex, _ in sinks}
+        if {key for key in found if key[0] in there} != set(sinks) or not self._found.keys() >= set(places):
+            return 0  # a sink, perhaps of another parallelism, has not been heard of
+        return min((found[key].committed_id for key in sinks), default=0)
 
     def _stray(self, ids: Sequence[AttemptId], places: Sequence[str]) -> str:
         """A subtask of a slot that has begun again since, beside those that run on: its cancellation has not arrived.

@@ -77,6 +77,9 @@ _RESTART_GRACE_MS, _REATTACH_GRACE_MS = 500, 2_000
 again for each of them that comes.
 """
 
+_ADOPT_TIMEOUT_MS = 5_000
+"""How long the cancel of a job waits, from the takeover on, for the adoption of its attempt."""
+
 
 class JobAttempts:
     """The attempts of one job under one leader."""
@@ -112,6 +115,8 @@ class JobAttempts:
         self._is_part = False  # or only some of its slots
         self._found_places: tuple[str, ...] = ()  # of the last attempt of earlier leaders
         self._is_known = False  # whether there was one, until `recovered`
+        self.is_cancelled = record.cancel_requested
+        self._adopt_until_ms = 0  # a cancel waits until then for the attempt of earlier leaders
         # Until the first attempt of this leader begins.
         self._adoption = Adoption(graph) if is_wanted(graph) else None
 
@@ -123,6 +128,7 @@ class JobAttempts:
         self._stale_places = set(last.task_manager_ids) - {""}
         self._found_places = last.task_manager_ids
         self._is_known = bool(last.attempt)  # a job's first attempt may begin from a savepoint
+        self._adopt_until_ms = now_ms + _ADOPT_TIMEOUT_MS
         self._first.recovered(last.first_positions)
         self.stragglers.recovered(last.moves, now_ms)
 
@@ -173,6 +179,20 @@ class JobAttempts:
 
     # the next attempt
 
+    def may_cancel(self, now_ms: int) -> bool:
+        """True when the job is to be cancelled now: an attempt that may be adopted has its last commit first."""
+        if self.current is not None:
+            return self.is_cancelled and not (self.current.is_adopted and self.current.deployed_ms is None)
+        return self.is_cancelled and not (self._is_adoptable and now_ms < self._adopt_until_ms)
+
+    def next_wake_ms(self) -> int | None:
+        """When a cancelled job does not wait any longer for the task managers of its attempt."""
+        return self._adopt_until_ms if self.is_cancelled and self._is_adoptable else None
+
+    @property
+    def _is_adoptable(self) -> bool:
+        return self._adoption is not None and self._is_known and "" not in self.places
+
     def request(self, now_ms: int, *, is_first: bool = False) -> RequestSlots:
         """Requests slots; answers to earlier requests become stale.
 
@@ -186,7 +206,7 @@ class JobAttempts:
                 self.current.await_slots(now_ms)
                 keeps = self.current.execution.kept_slots()
             return RequestSlots(key, self._request, slots, self.places, avoided=avoided, keeps=keeps)
-        may_adopt = self._adoption is not None and self._is_known and "" not in self.places
+        may_adopt = self._is_adoptable
         running = (self.number, _REATTACH_GRACE_MS) if may_adopt else (0, 0)
         oldest = min((known.attempt for known in self._stale), default=self.number)
         return RequestSlots(
@@ -220,7 +240,10 @@ class JobAttempts:
         if adoption is not None:
             known = adoption.subtasks(self._stale, self.places)
             self._not_adopted = adoption.problem(known, self._stale, self.places, self.graph, offer.slots, objection)
+            self.committed_id = adoption.committed_id(known, self.places, self.graph)
         is_adopted = known is not None and not self._not_adopted
+        if self.is_cancelled and not is_adopted:
+            return None
         if not is_adopted:
             self.restarts += bool(self.number and self.is_counted)
             self.number += 1

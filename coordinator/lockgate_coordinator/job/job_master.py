@@ -42,7 +42,7 @@ from lockgate_coordinator.job.orders import (
 )
 from lockgate_coordinator.job.record_writer import RecordWriter
 from lockgate_coordinator.job.restart import AT_ONCE, GiveUp, RestartAfter, Restarts
-from lockgate_coordinator.job.restore import recovery_problem, taken_over
+from lockgate_coordinator.job.restore import continues_from, recovery_problem, taken_over
 from lockgate_coordinator.job.stragglers import Relocation
 from lockgate_coordinator.job.view import job_status
 
@@ -78,7 +78,6 @@ class JobMaster:
         self._ending: Ending | None = None
         self._restart_at_ms = 0
         self._wake_ms: int | None = None
-        self._cancel_wanted = record.cancel_requested
         self._out: list[effects.Effect] = []
 
     def handle(self, event: events.Event, now_ms: int) -> list[effects.Effect]:
@@ -130,9 +129,7 @@ class JobMaster:
             case events.SavepointRequested() | events.RescaleRequested() | events.StopRequested():
                 self._on_request(event, now_ms)
             case events.CancelRequested():
-                self._cancel_wanted = True
-                if self._snapshots is not None and self._ending is None:
-                    self._cancel(now_ms)
+                self._attempts.is_cancelled = True  # see `_proceed`
             case events.Suspended() | events.Resumed():
                 self._on_suspended(event, now_ms)
             case events.Recovered():
@@ -205,12 +202,11 @@ class JobMaster:
         completed = self._take_over(event, now_ms).completed
         self._restarts.storage.over()
         if event.attempt is not None:
-            restored_id = completed.restore_point.checkpoint_id if completed.restore_point is not None else 0
-            text = f"continues from checkpoint {restored_id}" if restored_id else "starts from the beginning"
-            self._emit(m.JobEventKind.JOB_RECOVERED, text, restored_id)
-        if self._cancel_wanted:
+            self._emit(m.JobEventKind.JOB_RECOVERED, *continues_from(completed.restore_point))
+        problem = recovery_problem(self._record, self._attempts.graph, completed)
+        if self._attempts.may_cancel(now_ms) or (problem and self._attempts.is_cancelled):
             self._cancel(now_ms)
-        elif problem := recovery_problem(self._record, self._attempts.graph, completed):
+        elif problem:
             self._end(Ending(Outcome.FAILED, problem, keep_all=True), now_ms)
         else:
             self._attempts.count_from(completed.restore_point)
@@ -220,7 +216,7 @@ class JobMaster:
         if self._snapshots is not None:
             return
         self._life.error = event.reason
-        if self._cancel_wanted:
+        if self._attempts.is_cancelled:
             self._take_over(event, now_ms)
             self._cancel(now_ms, keep_all=True)
         elif not event.retryable:
@@ -371,6 +367,8 @@ class JobMaster:
         snapshots = self._snapshots
         if snapshots is None:
             return
+        if self._ending is None and self._attempts.may_cancel(now_ms):
+            self._cancel(now_ms)
         if self._attempts.current is not None and self._ending is None:
             self._proceed_attempt(self._attempts.current, snapshots, now_ms)
         if self._attempts.is_record_behind and self._writer.wanted is None and self._ending is None:
@@ -417,7 +415,7 @@ class JobMaster:
         self._end(Ending(Outcome.FINISHED, stopped_with=stopped_with), now_ms)
 
     def _next_wake_ms(self) -> int | None:
-        snapshots, alive = self._snapshots, self._ending or self._attempts.current
+        snapshots, alive = self._snapshots, self._ending or self._attempts.current or self._attempts
         parts = (self._writer, self._orders.writer, self._restarts.storage, snapshots, alive)
         times = [part.next_wake_ms() for part in parts if part is not None]
         if snapshots is not None and self._ending is None and self._may_restart(snapshots):
@@ -434,7 +432,9 @@ class JobMaster:
         if not failed.planned:
             self._life.error = failed.text
             self._emit(m.JobEventKind.ATTEMPT_FAILED, failed.text, reason=failed.reason)
-        if isinstance(decided, GiveUp):
+        if self._attempts.is_cancelled:  # it was to be adopted for its last commit
+            self._cancel(now_ms)
+        elif isinstance(decided, GiveUp):
             self._end(Ending(Outcome.FAILED, decided.reason, keep_all=decided.keep_all), now_ms, failed)
         else:
             part, because = extent(failed, attempt, self._life.state, self._snapshots, self._orders)

@@ -51,6 +51,12 @@ def taken_over(setting: CheckpointSetting, event: Recovered | RecoveryFailed) ->
     return CheckpointCoordinator(setting, completed, max(used) + 1)
 
 
+def continues_from(found: CheckpointMetadata | None) -> tuple[str, int]:
+    """What a new leader begins with, in words, and the id of that snapshot, 0 for none."""
+    restored_id = found.checkpoint_id if found is not None else 0
+    return f"continues from checkpoint {restored_id}" if restored_id else "starts from the beginning", restored_id
+
+
 def recovery_problem(record: JobRecord, graph: JobGraph, completed: CompletedCheckpoints) -> str:
     """Why the job cannot continue, as sentences; "" when it can. A job with a snapshot never starts empty."""
     metadata, newest = completed.restore_point, completed.newest

@@ -200,7 +200,9 @@ class JobRunner:
         mark = partial(self._services.persistence.request_cancel, self.record)
         written = self._services.workers.submit(f"(cancel) {self.key}", mark)  # not behind a file that hangs
         self.handle(ev.CancelRequested())
-        state = JobState.CANCELING if self.stage is Stage.LOADING else self.status().state
+        state = self.status().state
+        if self.stage is Stage.LOADING or state in (JobState.WAITING_FOR_SLOTS, JobState.ADOPTING):
+            state = JobState.CANCELING  # as soon as its attempt is adopted, or cannot be
 
         def marked(done: Future[None]) -> None:
             if done.exception() is None:

@@ -394,15 +394,6 @@ def test_a_failure_while_the_record_is_rewritten_restarts_the_job_and_cancels_wh
     assert [name for name, _ in leader.sent(CancelAttempt)] == ["tm-b"]
 
 
-def test_a_cancelled_job_ends_although_its_attempt_is_being_adopted() -> None:
-    leader = Successor()
-    leader.hear((index, progress(index)) for index in (0, 1))
-    leader.begin()
-    leader.give(events.CancelRequested())
-    assert {name for name, _ in leader.sent(CancelAttempt)} == {"tm-a", "tm-b"}
-    assert leader.state is JobState.CANCELING
-
-
 def test_a_registration_that_is_repeated_does_not_cancel_the_adopted_attempt() -> None:
     leader = Successor()
     leader.adopt()
