@@ -14,7 +14,8 @@ VERSION = "9.0.0"
 _RELEASE = "proto/lockgate_proto/release.py"
 _CHANGES = (
     (_RELEASE, "\nREVISION = 2\n", "\nREVISION = 3\n"),
-    (_RELEASE, "\nRECORD_FORMAT = 1\n", "\nRECORD_FORMAT = 2\n"),
+    (_RELEASE, "\nRECORD_FORMAT = 2\n", "\nRECORD_FORMAT = 3\n"),
+    (_RELEASE, "\nPLAIN_FORMAT = 1\n", "\nPLAIN_FORMAT = 3\n"),
     ("coordinator/lockgate_coordinator/checkpoint/content.py", "\nFORMAT_VERSION = 1\n", "\nFORMAT_VERSION = 2\n"),
 )
 _GROWN = {  # a record, and a message of either side, with a field that this version does not know, always set

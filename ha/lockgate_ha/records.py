@@ -24,7 +24,7 @@ from lockgate_proto.messages import (
     LeadershipRecord,
     RecoveryRecord,
 )
-from lockgate_proto.release import RECORD_FORMAT, is_newer
+from lockgate_proto.release import RECORD_FORMAT, is_newer, record_format
 
 from lockgate_ha.errors import Conflict, CorruptRecord, NewerRecord, OutcomeUnknown, StoreUnavailable
 from lockgate_ha.grant import LeadershipGrant
@@ -372,7 +372,7 @@ class JobRecords:
             raise CorruptRecord(path, f"{data[:40]!r} is not a number") from error
 
     def _sealed(self, path: str, record: Record) -> bytes:
-        return self._seal(path, encode(dataclasses.replace(record, format_version=RECORD_FORMAT)))
+        return self._seal(path, encode(dataclasses.replace(record, format_version=record_format(record))))
 
     def _seal(self, path: str, data: bytes) -> bytes:
         return self._store.protection.seal(path, data)

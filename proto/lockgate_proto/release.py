@@ -1,7 +1,7 @@
 """Which versions of Lockgate work together, and which stored records one can read. Pure but for its own version.
 
     messages   REVISION, from OLDEST_REVISION on    two processes, see `release_problem`
-    records    RECORD_FORMAT and every lower one    ZooKeeper, see `is_newer`
+    records    RECORD_FORMAT and every lower one    ZooKeeper, see `is_newer` and `record_format`
 
 A release raises a number only where adding a field is not enough: where a process that does not know the change would
 do something wrong. docs/upgrade.md says what follows for a rolling upgrade.
@@ -23,8 +23,17 @@ REVISION = 2
 OLDEST_REVISION = 2
 """The lowest revision that this version works with."""
 
-RECORD_FORMAT = 1
-"""Of the records in ZooKeeper that this version writes; it reads this and every lower one."""
+RECORD_FORMAT = 2
+"""The highest of the records in ZooKeeper that this version writes; it reads this and every lower one.
+
+2: AttemptRecord.slot_attempts and first_positions. Who does not know them rewrites the record without them, adopts
+beside subtasks that were replaced, or reads a source from another place.
+"""
+
+PLAIN_FORMAT = 1
+"""Of a record without any of those fields, which earlier versions understand as well."""
+
+_FORMAT_OF = {"slot_attempts": 2, "first_positions": 2}
 
 MAX_VERSION_CHARS = 64
 
@@ -68,6 +77,12 @@ def release_problem(mine: Release, me: str, theirs: Release | None, them: str) -
 def is_newer(format_version: int) -> bool:
     """Whether a record in ZooKeeper was written by a version whose records this one cannot read."""
     return format_version > RECORD_FORMAT
+
+
+def record_format(record: object) -> int:
+    """The lowest format in which no reader passes over a field that the record uses."""
+    used = (number for name, number in _FORMAT_OF.items() if getattr(record, name, ()))
+    return max(used, default=PLAIN_FORMAT)
 
 
 def newer_text(what: str, found: int, known: int) -> str:

@@ -73,7 +73,7 @@ def test_a_running_job_survives_an_upgrade_and_an_older_version_leaves_it_alone(
         del testing.environment["PYTHONPATH"]  # a mistake: back to the older version, which cannot read the records
         restart(testing, "coordinator", 0, 1)
         testing.wait_until(lambda: testing.client.job(job.key).state is JobState.HELD_BACK, "the job is held back")
-        reads = f"has format 2, and Lockgate {own_version()} reads formats up to 1: a newer version has written it"
+        reads = f"has format 3, and Lockgate {own_version()} reads formats up to 2: a newer version has written it"
         assert reads in testing.client.job(job.key).message
         why = f"runs Lockgate {VERSION}, which works with revision 3 of the messages and later, but this coordinator"
         testing.wait_until(lambda: why in log_of(testing, "taskmanager-1"), "the task manager logs why it is refused")

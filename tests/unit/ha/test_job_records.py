@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -13,8 +14,9 @@ from lockgate_ha.paths import Paths, node_name, text_of
 from lockgate_ha.records import JobRecords, RestartPoint
 from lockgate_ha.session_store import SessionStore
 from lockgate_ha.store import Create, Delete, Put
+from lockgate_proto import release
 from lockgate_proto.codec import decode, encode
-from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, JobOrders, JobRecord, JobResult
+from lockgate_proto.messages import AttemptRecord, CompletedCheckpoint, FirstPositions, JobOrders, JobRecord, JobResult
 
 JOB = JobRecord(job_key="k", run_id="r1", graph=b"graph", graph_checksum="c", submitted_unix_ms=5, token=1)
 RESULT = JobResult(job_key="k", run_id="r1", outcome="FINISHED", ended_unix_ms=9, dirty=True)
@@ -71,9 +73,9 @@ def test_a_counter_that_is_not_a_number_is_quoted_in_part(place: Place) -> None:
 def test_a_record_of_a_newer_version_is_refused_in_words_and_left_as_it_is(place: Place, node: str) -> None:
     place.records.submit(place.grant, JOB)
     path = getattr(Paths("c"), node)("k")
-    newer = encode(JobOrders()) + b"\x80\x05\x02"  # of any kind: field 80 is 2
+    newer = encode(JobOrders()) + b"\x80\x05\x03"  # of any kind: field 80 is 3
     place.store.commit(place.grant, [Put(path, newer) if node in ("graph", "attempt") else Create(path, newer)])
-    sentence = rf"{path} has format 2, and Lockgate \S+ reads formats up to 1: a newer version has written it, so"
+    sentence = rf"{path} has format 3, and Lockgate \S+ reads formats up to 2: a newer version has written it, so"
     with pytest.raises(NewerRecord, match=sentence):
         place.records.found("k") if node in ("graph", "recovery", "result") else place.records.restart_point("k")
     assert place.records.jobs() == (() if node == "graph" else (JOB,))
@@ -87,6 +89,23 @@ def test_records_say_their_format(place: Place) -> None:
     assert decode(JobRecord, stored) == dataclasses.replace(JOB, format_version=1)
     place.store.commit(place.grant, [Put(Paths("c").graph("k"), encode(JOB))])  # before there were formats
     assert place.records.job("k") == JOB
+
+
+@pytest.mark.parametrize("used", [{"slot_attempts": (1, 2)}, {"first_positions": (FirstPositions("read", b"places"),)}])
+def test_a_version_that_does_not_know_a_field_of_an_attempt_leaves_its_record_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, used: dict[str, Any]
+) -> None:
+    """It would adopt or restart the job, and write the record again without the field."""
+    place.records.submit(place.grant, JOB)
+    plain = AttemptRecord(2, ("tm-a", "tm-b"), token=1)
+    later = dataclasses.replace(plain, **used)
+    place.records.write_attempt(place.grant, "k", later)
+    assert place.records.attempt("k") == later
+    monkeypatch.setattr(release, "RECORD_FORMAT", 1)
+    with pytest.raises(NewerRecord, match="/attempt has format 2"):
+        place.records.restart_point("k")
+    place.records.write_attempt(place.grant, "k", plain)
+    assert place.records.restart_point("k").attempt == plain, "nothing is in the way of an upgrade that needs it not"
 
 
 @pytest.mark.parametrize("lost", ["attempt", "checkpoint_id", "checkpoints"])

@@ -119,9 +119,9 @@ def test_a_mark_that_cannot_be_decoded_counts_nothing_and_is_replaced(successor:
 def test_records_of_a_newer_version_hold_the_job_back_and_stay(successor: Successor) -> None:
     leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
     path = Paths("default").attempt("job")
-    newer = encode(AttemptRecord(2, format_version=2))
+    newer = encode(AttemptRecord(2, format_version=3))
     leader.commit(successor.grant, [Put(path, newer)])
-    with pytest.raises(NeedsOperator, match=r"held back until .*/attempt has format 2, .* `lockgate release job`"):
+    with pytest.raises(NeedsOperator, match=r"held back until .*/attempt has format 3, .* `lockgate release job`"):
         successor.persistence.start(RECORD, fresh=False)
     assert leader.read(path) == newer
     future = replace(RECORD, graph=encode(JobGraph("numbers")) + b"\xc0\x3e\x01")
