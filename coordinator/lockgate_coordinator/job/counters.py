@@ -151,3 +151,11 @@ class AtWork:
         if not found:
             return ""
         return f"Still running at the last report: {listed(found, _MAX_LISTED)}."
+
+
+def ahead_text(operator: OperatorStatus) -> str:
+    """What an event says of an operator whose records are ahead of the clock."""
+    return (
+        f"the first {operator.records_ahead} records of '{operator.name}' are further ahead of the clock than "
+        f"max_ahead allows: they are processed, but do not advance event time"
+    )

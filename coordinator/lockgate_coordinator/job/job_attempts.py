@@ -27,7 +27,6 @@ from lockgate_proto.messages import (
     JobGraph,
     JobRecord,
     JobState,
-    OperatorStatus,
     RecurringFailure,
     SubtaskCounters,
     SubtaskId,
@@ -41,7 +40,7 @@ from lockgate_coordinator.graph.regions import connection
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job.adoption import Adoption, is_wanted
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
-from lockgate_coordinator.job.counters import AtWork, JobCounters
+from lockgate_coordinator.job.counters import AtWork, JobCounters, ahead_text
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
 from lockgate_coordinator.job.effects import Emit, PersistAttempt, Reason, RequestSlots, Send
 from lockgate_coordinator.job.events import (
@@ -116,6 +115,7 @@ class JobAttempts:
         self._found_places: tuple[str, ...] = ()  # of the last attempt of earlier leaders
         self._is_known = False  # whether there was one, until `recovered`
         self.is_cancelled = record.cancel_requested
+        self._unread: dict[tuple[str, AttemptId | None], StillRunning] = {}  # until the records are read
         self._adopt_until_ms = 0  # a cancel waits until then for the attempt of earlier leaders
         # Until the first attempt of this leader begins.
         self._adoption = Adoption(graph) if is_wanted(graph) else None
@@ -337,12 +337,16 @@ class JobAttempts:
             case TaskManagerLost(name):  # another process under the same id is another place
                 if self._adoption is not None:
                     self._adoption.lost(name)
+                self._unread = {item: still for item, still in self._unread.items() if item[0] != name}
                 self.places = tuple("" if place == name else place for place in self.places)
                 self.stragglers.lost(name)
             case StillRunning(name, progress=progress):
                 if self._adoption is not None:
                     self._adoption.found(name, progress)
-                return self._still_running(event, now_ms) if is_read else []
+                if is_read:
+                    return self._still_running(event, now_ms)
+                self._unread[name, event.attempt] = event
+                return []
             case _:
                 assert_never(event)
         return [*self.current.handle(event, now_ms)] if self.current is not None and not self.is_ending else []
@@ -404,7 +408,7 @@ class JobAttempts:
         if reports:
             self.counters.record(now_ms)
         effects: list[AttemptEffect | Relocation] = [
-            self.event(JobEventKind.RECORDS_AHEAD, _ahead(operator)) for operator in self.counters.newly_ahead()
+            self.event(JobEventKind.RECORDS_AHEAD, ahead_text(operator)) for operator in self.counters.newly_ahead()
         ]
         if attempt.running_ms is None or execution.all_exhausted or execution.has_lost or self.is_ending:
             return effects
@@ -472,6 +476,11 @@ class JobAttempts:
 
     # earlier attempts
 
+    def settle_unread(self, now_ms: int) -> list[AttemptEffect | Relocation]:
+        """The records are read: decides about what task managers still run, as they have said before."""
+        unread, self._unread = self._unread, {}
+        return [effect for event in unread.values() for effect in self._still_running(event, now_ms)]
+
     def _still_running(self, event: StillRunning, now_ms: int) -> list[AttemptEffect | Relocation]:
         """Cancels what a task manager still runs, unless it is the current attempt or the next Deploy replaces it."""
         attempt, name = self.current, event.task_manager_id
@@ -496,10 +505,3 @@ def slot_ids(newest: AttemptId, record: AttemptRecord) -> tuple[AttemptId, ...]:
     numbers = record.slot_attempts or (newest.attempt,) * len(record.task_manager_ids)
     known = {number: replace(newest, attempt=number) for number in set(numbers)}
     return tuple(map(known.__getitem__, numbers))
-
-
-def _ahead(operator: OperatorStatus) -> str:
-    return (
-        f"the first {operator.records_ahead} records of '{operator.name}' are further ahead of the clock than "
-        f"max_ahead allows: they are processed, but do not advance event time"
-    )

@@ -367,6 +367,7 @@ class JobMaster:
         snapshots = self._snapshots
         if snapshots is None:
             return
+        self._carry_out(self._attempts.settle_unread(now_ms), now_ms)
         if self._ending is None and self._attempts.may_cancel(now_ms):
             self._cancel(now_ms)
         if self._attempts.current is not None and self._ending is None:
@@ -390,8 +391,7 @@ class JobMaster:
             self._restarts.storage.over()
             self._move(m.JobState.RUNNING, now_ms)
             self._out += self._attempts.all_run()
-            stopped_with = self._orders.carried_out_by(snapshots.completed)
-            self._to_snapshots(self._attempts.running(stopped_with, now_ms), now_ms)
+            self._to_snapshots(self._attempts.running(self._orders.carried_out_by(snapshots.completed), now_ms), now_ms)
         if self._life.state is m.JobState.RUNNING and attempt.execution.all_exhausted:
             self._move(m.JobState.FINISHING, now_ms)
             self._to_snapshots(ce.InputExhausted(is_savepoint=self._orders.stop is not None), now_ms)

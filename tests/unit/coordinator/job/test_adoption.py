@@ -413,6 +413,23 @@ def test_a_storage_that_is_away_at_the_takeover_restarts_nothing() -> None:
     assert leader.offer(leader.one(effects.RequestSlots).request).record.attempt == NUMBER
 
 
+def test_an_attempt_that_was_replaced_is_cancelled_once_the_snapshot_can_be_read() -> None:
+    """Its task manager registers while the storage is away: it was cut off when attempt 1 was replaced."""
+    leader = Driver(graph(), token=8)
+    checkpoint, metadata = snapshot()
+    record = replace(RECORD, attempt=2)
+    leader.give(events.RecoveryFailed("the storage is away", True, record))
+    for name in ("tm-x", "tm-y"):
+        leader.give(events.StillRunning(name, attempt(1), progress(0)))
+    leader.give(events.TaskManagerLost("tm-y", "its process has ended"))
+    leader.tick(60_000)
+    assert leader.sent(CancelAttempt) == []
+    leader.give(events.Recovered(record, (checkpoint,), metadata, 4))
+    assert leader.sent(CancelAttempt) == [("tm-x", CancelAttempt(attempt(1), "this attempt is over"))]
+    leader.tick()
+    assert leader.sent(CancelAttempt) == []
+
+
 def test_a_repeated_registration_makes_up_for_reports_that_were_lost() -> None:
     leader = Successor()
     leader.adopt()
