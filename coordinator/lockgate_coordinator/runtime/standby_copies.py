@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from lockgate_proto.messages import CopiesKept, KeepCopies, StandbyStatus
+from lockgate_proto.messages import AttemptId, CopiesKept, KeepCopies, StandbyStatus
 
 from lockgate_coordinator.graph.slots import RequestSlots
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.job.kept_copies import KeptCopies
 from lockgate_coordinator.job.local_copies import Copies, copies
 from lockgate_coordinator.runtime.job_runner import JobRunner
+
+_MOST_DROPS = 1_000
+"""Ended runs of which a task manager is informed that registers afterwards."""
 
 
 class StandbyCopies:
@@ -21,11 +25,15 @@ class StandbyCopies:
         self._send = send
         self._free_slots = free_slots
         self._kept: dict[str, KeptCopies] = {}  # by key of each job that wants copies
+        self._without: set[str] = set()  # keys of jobs that do not
+        self._drops: deque[KeepCopies] = deque(maxlen=_MOST_DROPS)
 
     def runs(self, runner: JobRunner) -> None:
         """The job runs, perhaps since an earlier leader, whose orders are not known here."""
         if replicas := runner.query(lambda master: master.attempts.graph.standby_replicas):
             self._kept.setdefault(runner.key, KeptCopies(replicas))
+        elif replicas == 0:
+            self._without.add(runner.key)
 
     def completed(self, runner: JobRunner) -> None:
         """A checkpoint of the job is complete."""
@@ -70,9 +78,20 @@ class StandbyCopies:
             return request
         return dataclasses.replace(request, preferred=kept.newest.preferred(request.preferred))
 
-    def ended(self, runner: JobRunner, task_managers: Iterable[str]) -> None:
-        """The job has ended: its copies are dropped, also those that an earlier leader has ordered."""
-        if runner.key in self._kept:
-            del self._kept[runner.key]
-            for name in task_managers:
-                self._send(name, KeepCopies(runner.attempt))
+    def ended(self, job_key: str, run_id: str, task_managers: Iterable[str]) -> None:
+        """The run has ended: its copies are dropped, also those that an earlier leader has ordered.
+
+        Unless it is known to have none: it may never have run under this leader.
+        """
+        if self._kept.pop(job_key, None) is None and job_key in self._without:
+            self._without.discard(job_key)
+            return
+        drop = KeepCopies(AttemptId(job_key, run_id))
+        self._drops.append(drop)
+        for name in task_managers:
+            self._send(name, drop)
+
+    def added(self, task_manager_id: str) -> None:
+        """A task manager has registered: it may have copies for runs that ended before."""
+        for drop in self._drops:
+            self._send(task_manager_id, drop)

@@ -182,6 +182,7 @@ class LeaderTerm:
             del self.jobs[key]
             runner.had_ended(status_of(result, self.services.address))
             self._clean_ups.begin(key, result.run_id)
+            self._copies.ended(key, result.run_id, self._free_slots())
         elif found.record is not None:
             runner.read(found.record)
             self.line.enter(runner, found.deaths)
@@ -291,7 +292,7 @@ class LeaderTerm:
         self.queries.ended(job_key)
         self.line.through(job_key, has_ended=True)
         self._clean_ups.begin(job_key, runner.record.run_id)
-        self._copies.ended(runner, self._free_slots())
+        self._copies.ended(job_key, runner.record.run_id, self._free_slots())
         if runner.result is not None:
             self.results[job_key] = runner.result
         self.ended[job_key] = runner
@@ -333,6 +334,7 @@ class LeaderTerm:
         running = tuple(self._claims(task_manager))
         added = (name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation, running)
         self.slots(TaskManagerAdded(*added))
+        self._copies.added(name)
         for runner in self.jobs.values():
             self._prepare(runner, (name,))
 

@@ -50,6 +50,9 @@ class Term:
         self.sent.append((name, order.checkpoint_id))
         self.files[name] = len(order.files)
 
+    def end(self) -> None:
+        self.copies.ended(self.key, self.attempt.run_id, self.free)
+
     def done(self, name: str, checkpoint_id: int, files: int | None = None, problem: str = "") -> None:
         """A keeper says what it has of an order; None: every file."""
         count = self.files[name] if files is None else files
@@ -88,10 +91,17 @@ def test_a_former_keeper_drops_what_it_has() -> None:
 
 def test_at_the_end_all_drop_it_also_where_this_leader_has_ordered_nothing() -> None:
     term = running()
-    term.copies.ended(term._runner, term.free)
+    term.end()
     assert term.sent == [(name, 0) for name in EVERY]
-    term.copies.ended(term._runner, term.free)
-    assert len(term.sent) == len(EVERY), "once"
+
+
+def test_a_job_that_has_not_run_under_this_leader_may_have_copies_of_an_earlier_one() -> None:
+    """It was held back, or cancelled while it was taken over, or its result was there."""
+    term = Term()
+    term.end()
+    assert term.sent == [(name, 0) for name in EVERY]
+    term.copies.added("tm-late")
+    assert term.sent[len(EVERY) :] == [("tm-late", 0)]
 
 
 def test_a_lost_place_is_requested_from_its_heir() -> None:
@@ -105,7 +115,7 @@ def test_a_lost_place_is_requested_from_its_heir() -> None:
 def test_a_job_without_copies_costs_no_message() -> None:
     term = running(0)
     assert term.complete() == []
-    term.copies.ended(term._runner, term.free)
+    term.end()
     assert term.sent == []
 
 
@@ -168,5 +178,5 @@ def test_a_report_that_the_leader_has_not_asked_for_changes_nothing() -> None:
     term.copies.reported("tm-d", CopiesKept(attempt(), 1))
     term.copies.reported("tm-c", CopiesKept(replace(attempt(), run_id="another"), 1))
     assert term.status.complete == 0
-    term.copies.ended(term._runner, term.free)
+    term.end()
     assert term.copies.status(Term.key) is None
