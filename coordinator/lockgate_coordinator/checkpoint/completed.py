@@ -74,8 +74,8 @@ class CompletedCheckpoints:
             is_newest = metadata is not None and checkpoint.checkpoint_id == metadata.checkpoint_id
             known = metadata if is_newest else _inline(checkpoint)
             self._shared.add(checkpoint.checkpoint_id, None if known is None else shared_files(known))
-            if is_newest and metadata is not None:
-                self._bases[checkpoint.checkpoint_id] = metadata
+            if known is not None and checkpoint.checkpoint_id >= self.newest_checkpoint_id:
+                self._bases[checkpoint.checkpoint_id] = known  # increments may build on one behind savepoints
 
     @property
     def restore_point(self) -> CheckpointMetadata | None:

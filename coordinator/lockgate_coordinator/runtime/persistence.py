@@ -10,9 +10,10 @@ from lockgate_ha.leader_history import with_leader
 from lockgate_ha.paths import Paths, text_of
 from lockgate_ha.records import FoundJob, JobRecords, RestartPoint
 from lockgate_ha.store import CoordinationStore
-from lockgate_proto.codec import MalformedMessage, UnknownField, decode
+from lockgate_proto.codec import MalformedMessage, UnknownField, decode, encode
 from lockgate_proto.messages import (
     AttemptRecord,
+    CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
     JobGraph,
@@ -157,8 +158,21 @@ class Persistence:
         except StorageError as error:
             text, retryable = str(error), error.retryable
         else:
-            return Recovered(found.attempt, found.checkpoints, metadata, found.checkpoint_id + 1, found.orders)
+            completed = self._with_base(key, found.checkpoints)
+            return Recovered(found.attempt, completed, metadata, found.checkpoint_id + 1, found.orders)
         return RecoveryFailed(text, retryable, found.attempt, found.checkpoints, found.checkpoint_id + 1)
+
+    def _with_base(self, key: str, completed: tuple[CompletedCheckpoint, ...]) -> tuple[CompletedCheckpoint, ...]:
+        """The same, with the content of the checkpoint behind newer savepoints: the next increments build on it."""
+        base = next((found for found in completed if found.kind is not CheckpointKind.SAVEPOINT), None)
+        if base is None or base is completed[0] or base.metadata:
+            return completed
+        try:
+            content = encode(content_of(base, self._files))
+        except StorageError as error:
+            log.warning("job %s: checkpoint %s is no base for the next one: %s", key, base.checkpoint_id, error)
+            return completed
+        return tuple(dataclasses.replace(found, metadata=content) if found is base else found for found in completed)
 
     def _readable_checkpoints(self, key: str) -> tuple[CompletedCheckpoint, ...]:
         """The checkpoints for the result of a job that cannot run, even if other records are corrupt."""

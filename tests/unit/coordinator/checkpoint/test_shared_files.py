@@ -115,6 +115,14 @@ def test_a_new_leader_counts_from_the_records() -> None:
     assert unread.take_subsumed() == (Subsumed(record(2), ()),), "3 may refer to anything"
 
 
+def test_a_new_leader_has_the_checkpoint_behind_savepoints_as_a_base() -> None:
+    old, base = metadata(1, shared(1)), metadata(2, shared(2))
+    savepoint = CompletedCheckpoint(3, kind=CheckpointKind.SAVEPOINT)
+    newest = metadata(3, StateHandle(path="file:///x"))
+    completed = CompletedCheckpoints(2, (savepoint, record(2, base), record(1, old)), newest)
+    assert {found.checkpoint_id for found in completed.bases()} == {2, 3}
+
+
 def test_increments_build_on_checkpoints_not_on_savepoints() -> None:
     completed = CompletedCheckpoints(1, (), None)
     assert completed.newest_checkpoint_id == 0

@@ -11,7 +11,7 @@ import pytest
 from lockgate_common.checksums import checksum
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.job.events import Recovered
-from lockgate_coordinator.runtime.errors import NeedsOperator
+from lockgate_coordinator.runtime.errors import NeedsOperator, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
@@ -25,6 +25,7 @@ from lockgate_ha.store import Operation, Put
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     AttemptRecord,
+    CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
     JobGraph,
@@ -136,6 +137,26 @@ def test_metadata_of_a_newer_version_holds_the_job_back(tmp_path: Path, monkeypa
     former.add_checkpoint(successor.grant, "job", CompletedCheckpoint(6, "file:///x", checksum(newer), metadata=newer))
     with pytest.raises(NeedsOperator, match=r"the ZooKeeper record of checkpoint 6 has format 2, .* up to 1"):
         successor.persistence.start(RECORD, fresh=False)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_checkpoint_behind_a_savepoint_is_read_as_well(
+    successor: Successor, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """The next increments build on it. Without it they fail once, and the next checkpoint is a full one."""
+    base = CheckpointMetadata(FORMAT_VERSION, "job", "run", 5)
+
+    def content(checkpoint: CompletedCheckpoint, _files: object) -> CheckpointMetadata:
+        if checkpoint.checkpoint_id == 5 and not is_there:
+            raise StorageError("the storage is away", retryable=True)
+        return replace(base, checkpoint_id=checkpoint.checkpoint_id)
+
+    monkeypatch.setattr("lockgate_coordinator.runtime.persistence.content_of", content)
+    savepoint = CompletedCheckpoint(6, "file:///x", checksum="x", kind=CheckpointKind.SAVEPOINT)
+    successor.persistence._records.add_checkpoint(successor.grant, "job", savepoint)
+    found = successor.persistence.recover(RECORD)
+    assert isinstance(found, Recovered)
+    assert [checkpoint.metadata for checkpoint in found.completed] == [b"", encode(base) if is_there else b"", b"", b""]
 
 
 def test_each_record_that_cannot_be_decoded_is_named(successor: Successor) -> None:
