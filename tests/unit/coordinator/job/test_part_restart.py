@@ -535,6 +535,29 @@ def test_a_new_leader_adopts_subtasks_that_began_in_several_attempts() -> None:
     assert (driver.state, driver.sent(Deploy)) == (JobState.RUNNING, [])
 
 
+def test_a_new_leader_says_in_which_attempts_its_subtasks_may_still_run() -> None:
+    """A task manager with none but earlier ones is waited for as well."""
+    wanted = Driver(REATTACH).recover(attempt=RECORD)
+    assert (wanted.running_since, wanted.running_attempt) == (1, 2)
+
+
+def test_the_whole_job_restarts_from_a_checkpoint_of_another_parallelism() -> None:
+    """Its state would move between slots, and what runs on has it already."""
+    checkpoint, metadata = running().complete()
+    shapes = tuple(replace(shape, parallelism=1) for shape in metadata.vertices)
+    states = tuple(state for state in metadata.subtasks if state.subtask == 0)
+    driver = Driver(forward()).run(
+        attempt=AttemptRecord(1, ("tm-a",)),
+        completed=(checkpoint,),
+        metadata=replace(metadata, vertices=shapes, subtasks=states),
+        next_checkpoint_id=2,
+    )
+    lose(driver)
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [
+        "the whole job restarts: its newest checkpoint was taken at another parallelism"
+    ]
+
+
 def test_a_new_leader_does_not_adopt_beside_a_subtask_whose_cancellation_was_lost() -> None:
     """It would hear what is meant for those that began with it, and commit what the newer one reads again."""
     driver = Driver(REATTACH)
