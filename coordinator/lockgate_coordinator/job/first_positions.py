@@ -11,13 +11,21 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
-from lockgate_proto.codec import decode, encode
+from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import FirstPositions, KafkaSource, Operator, SourceState
 
 
 def depends_on_time(source: Operator) -> bool:
     """True for a source whose splits begin elsewhere when they are listed later."""
     return isinstance(source.kind, KafkaSource)
+
+
+def unpacked(item: FirstPositions) -> SourceState:
+    """The positions of one source. Raises MalformedMessage."""
+    try:
+        return decode(SourceState, zlib.decompress(item.source_state))
+    except zlib.error as error:
+        raise MalformedMessage(f"the first positions of source {item.vertex_id}: {error}") from error
 
 
 class KnownPositions:
@@ -30,10 +38,10 @@ class KnownPositions:
         self.recovered(stored)
 
     def recovered(self, stored: Iterable[FirstPositions]) -> None:
-        """Takes over what earlier leaders have stored."""
+        """Takes over what earlier leaders have stored. Raises MalformedMessage."""
         for item in stored:
             self._packed[item.vertex_id] = item
-            self._states[item.vertex_id] = decode(SourceState, zlib.decompress(item.source_state))
+            self._states[item.vertex_id] = unpacked(item)
             self._stored.add(item.vertex_id)
 
     def of(self, vertex_id: str) -> SourceState | None:

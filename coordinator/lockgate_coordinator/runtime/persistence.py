@@ -38,6 +38,7 @@ from lockgate_coordinator.job.events import (
     RecoveryFailed,
     ResultPersisted,
 )
+from lockgate_coordinator.job.first_positions import unpacked
 from lockgate_coordinator.runtime import faults
 from lockgate_coordinator.runtime.errors import ForeignSnapshot, NeedsOperator, NewerFormat, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, content_of, run_of
@@ -149,9 +150,16 @@ class Persistence:
             found = self._fence.read(lambda: self._records.restart_point(key))
             if found.attempt is None or not found.checkpoint_id or not found.checkpoints:  # new, or something is lost
                 self._fence.read(lambda: self._records.require_whole(key))
+            for positions in found.attempt.first_positions if found.attempt is not None else ():
+                unpacked(positions)
             metadata = self._restored(record, found.checkpoints)
         except (NewerRecord, NewerFormat) as error:
             raise _held_back(key, str(error)) from error
+        except MalformedMessage as error:
+            corrupt = CorruptRecord(self._paths.attempt(key), str(error))
+            text, retryable = f"A record in ZooKeeper is corrupt: {corrupt}", False
+            attempt = dataclasses.replace(found.attempt or AttemptRecord(), first_positions=())
+            found = dataclasses.replace(found, attempt=attempt)
         except CorruptRecord as error:
             text, retryable = f"A record in ZooKeeper is corrupt: {error}", False
             found = dataclasses.replace(found, checkpoints=found.checkpoints or self._readable_checkpoints(key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from lockgate_common.checksums import checksum
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
-from lockgate_coordinator.job.events import Recovered
+from lockgate_coordinator.job.events import Recovered, RecoveryFailed
 from lockgate_coordinator.runtime.errors import NeedsOperator, StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
@@ -28,6 +29,7 @@ from lockgate_proto.messages import (
     CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
+    FirstPositions,
     JobGraph,
     JobOrders,
     JobRecord,
@@ -157,6 +159,17 @@ def test_the_checkpoint_behind_a_savepoint_is_read_as_well(
     found = successor.persistence.recover(RECORD)
     assert isinstance(found, Recovered)
     assert [checkpoint.metadata for checkpoint in found.completed] == [b"", encode(base) if is_there else b"", b"", b""]
+
+
+@pytest.mark.parametrize("stored", [b"no zlib", zlib.compress(b"\xff")])
+def test_first_positions_that_cannot_be_decoded_are_a_corrupt_record(successor: Successor, stored: bytes) -> None:
+    record = AttemptRecord(2, ("tm-a",), first_positions=(FirstPositions("read", stored),))
+    successor.persistence.write_attempt("job", record)
+    found = successor.persistence.recover(RECORD)
+    assert isinstance(found, RecoveryFailed)
+    assert (found.retryable, found.attempt) == (False, replace(record, first_positions=()))
+    assert found.reason.startswith("A record in ZooKeeper is corrupt: ")
+    assert "/attempt" in found.reason
 
 
 def test_each_record_that_cannot_be_decoded_is_named(successor: Successor) -> None:
