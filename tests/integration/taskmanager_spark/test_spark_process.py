@@ -454,9 +454,10 @@ class Collected(ProcessFunction):
 ELEMENTS = 10_000
 
 
+@pytest.mark.parametrize("backend", ["diffs", "rocksdb"])
 @pytest.mark.parametrize("word", ["entry", "removal", "appended element"])
-def test_a_changed_element_of_a_map_or_list_stores_that_element(job: Job, word: str) -> None:
-    fed = Fed(job, "diffs", lambda stream: stream.process(Collected(), schema="key STRING, what STRING, state STRING"))
+def test_a_changed_element_of_a_map_or_list_stores_that_element(job: Job, word: str, backend: str) -> None:
+    fed = Fed(job, backend, lambda stream: stream.process(Collected(), schema="key STRING, what STRING, state STRING"))
     fed.feed(("x", "first", 0))
     stored = {1: fed.run.checkpoint(1)["keyed", 0]}
     fed.feed(("x", word, 4_321))
@@ -475,7 +476,8 @@ def test_a_changed_element_of_a_map_or_list_stores_that_element(job: Job, word: 
     names.append("name 1")
     (row,) = fed.emitted
     assert row["state"] == hashlib.sha256(repr([list(prices.items()), names]).encode()).hexdigest()
-    state = stored[2].operators[0]
-    assert state.handle is not None
-    assert state.handle.size_bytes > 20 * ELEMENTS
-    assert sum(increment.size_bytes for increment in state.increments) < 5_000, "most of it describes the columns"
+    first, second = (stored[number].operators[0] for number in (1, 2))
+    assert first.handle is not None
+    assert sum(handle.size_bytes for handle in (first.handle, *first.files)) > 20 * ELEMENTS
+    new = [handle for handle in (*second.increments, *second.files) if handle.checkpoint_id == 2]
+    assert 0 < sum(handle.size_bytes for handle in new) < 5_000, "most of it describes the columns"

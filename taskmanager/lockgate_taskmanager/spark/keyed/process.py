@@ -37,13 +37,14 @@ from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.firing import Firing, Portion
+from lockgate_taskmanager.state.format import key_payload
 from lockgate_taskmanager.state.layout import HASH
-from lockgate_taskmanager.state.rows.row_store import Keys, Rows, RowSpec, RowStore, adopted, distinct
+from lockgate_taskmanager.state.rows.row_store import PROCESS, Keys, RowSpec, RowStore, adopted, distinct, rows_of
 from lockgate_taskmanager.state.store import FrozenStore, Merged
 from lockgate_taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserCodeFailed
 
 Array = Any  # numpy.ndarray
-OWNER = "process"
+OWNER = PROCESS
 _STATES = b"lockgate.states"  # in the metadata of the stored schema of records
 _SHAPES = {
     StateShape.VALUE_STATE: runner.VALUE,
@@ -52,7 +53,7 @@ _SHAPES = {
 }
 
 # Spark's Python workers need no installation of Lockgate
-for _module in (runner, careful, handles, kept, function_rows, outages, raised):
+for _module in (runner, careful, handles, key_payload, kept, function_rows, outages, raised):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 
@@ -69,10 +70,11 @@ class ProcessPlan:
         self.states = tuple(self._state(state) for state in operator.kind.states)
         self._plan: Plan | None = None
         self._records = pa.schema([])
+        self._by_element = False
 
-    def compile(self, records: pa.Schema) -> None:
-        """For records with these columns. Raises UserError."""
-        self._records = records
+    def compile(self, records: pa.Schema, *, by_element: bool) -> None:
+        """For records with these columns. by_element: the store keeps elements apart. Raises UserError."""
+        self._records, self._by_element = records, by_element
         self._plan = self._planned("process", runner.calling, runner.OUTPUT)
 
     def _planned(self, name: str, calling: Callable[..., Any], added: Iterable[pa.Field]) -> Plan:
@@ -80,7 +82,8 @@ class ProcessPlan:
         kind, result = self._kind, pa.schema([*self.schema, *added])
         called = {name.casefold(): name for name in self._records.names}
         keys = tuple(called[key.casefold()] for key in kind.keys)
-        call = calling(kind.function, self.states, keys, tuple(self._records.names), self.schema, kind.without_timers)
+        records = tuple(self._records.names)
+        call = calling(kind.function, self.states, keys, records, self.schema, kind.without_timers, self._by_element)
 
         def build(frame: DataFrame) -> DataFrame:
             with explained(self._where, frame.columns):
@@ -172,7 +175,7 @@ class ProcessStore:
         self._spec, self._rows, self._plan = spec, rows, plan
         self._now_ms = 0
         self._firing = Firing()
-        plan.compile(_without_hash(rows.record_schema))
+        self._compile(rows.record_schema)
 
     @property
     def partial_schema(self) -> pa.Schema:
@@ -183,7 +186,7 @@ class ProcessStore:
         before = self._rows.record_schema
         self._rows.record_schema = adopted(self._spec, before, schema)
         if not _without_hash(before).equals(_without_hash(schema)):
-            self._plan.compile(_without_hash(schema))
+            self._compile(schema)
 
     def merge(self, partial: pa.Table) -> Merged:
         if not partial.num_rows:
@@ -230,6 +233,9 @@ class ProcessStore:
     def close(self) -> None:
         self._rows.close()
 
+    def _compile(self, schema: pa.Schema) -> None:
+        self._plan.compile(_without_hash(schema), by_element=self._rows.elements is not None)
+
     def _fire(self, *, expires: bool = False) -> Iterator[Portion]:
         """Visits the keys whose timers are due. expires: rows that have expired are removed at the end."""
         due = self._rows.due(self._rows.clock.now, self._now_ms)
@@ -253,9 +259,14 @@ class ProcessStore:
         result, failed = self._plan.failed(self._plan.run(records, numbers, payloads, about), records)
         is_state = pc.is_valid(result.column(runner.KEY))
         for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():
-            places = batch.column(runner.KEY).to_numpy(zero_copy_only=False)
-            times = (batch.column(name).to_numpy(zero_copy_only=False) for name in runner.OUTPUT.names[2:])
-            self._rows.put(keys.take(places), Rows(batch.column(runner.PAYLOAD), *times))
+            is_element = batch.column(runner.ELEMENT).is_valid()
+            rows = batch.filter(pc.invert(is_element))
+            self._rows.put(_some(keys, rows), rows_of(rows))
+            if rows.num_rows < batch.num_rows:
+                assert self._rows.elements is not None, "only such stores have a function write elements"
+                parts = batch.filter(is_element)
+                of = _some(keys, parts)
+                self._rows.elements.put(of, parts.column(runner.ELEMENT), parts.column(runner.PAYLOAD))
         out = result.filter(pc.invert(is_state)).select(self.schema.names)
         return pa.Table.from_arrays(out.columns, schema=self.schema), failed
 
@@ -312,3 +323,8 @@ def _declared(bench: Workbench, ddl: str, owner: str) -> pa.Schema:
 
 def _without_hash(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name != HASH])
+
+
+def _some(keys: Keys, rows: pa.RecordBatch) -> Keys:
+    """The key of each row of output."""
+    return keys.take(rows.column(runner.KEY).to_numpy(zero_copy_only=False))

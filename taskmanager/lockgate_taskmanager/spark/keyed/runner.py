@@ -3,13 +3,13 @@
 in: the records' columns, and INPUT; the rows of a key are adjacent, its payload is in the first of them
 out: the columns of the result, and OUTPUT; output rows have no KEY, the other rows are the state of a key
 
-The payload of a key is a pickle of (state by name, event time timers, processing time timers) made of plain values; it
-is read by an unpickler that accepts nothing else. A key without state and timers has no payload.
+The payload of a key is made of plain values, see `key_payload`. A key without state and timers has none. Where a store
+keeps elements apart, changed ones have rows of output as well, behind that of their key: ELEMENT is the name of such an
+element, and PAYLOAD its content, NULL when it is removed.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,24 +29,27 @@ from lockgate_taskmanager.spark.keyed.handles import (
     converter,
     optional,
 )
+from lockgate_taskmanager.state.format.key_payload import Content, read, written
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
+ELEMENT = "__element"
 IS_RECORD, WATERMARK, NOW = "__is_record", "__watermark", "__now"
 INPUT = pa.schema(
     [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (IS_RECORD, pa.bool_()), (WATERMARK, pa.int64()), (NOW, pa.int64())]
 )
 OUTPUT = pa.schema(
-    [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())]
+    [
+        (KEY, pa.int32()),
+        (PAYLOAD, pa.binary()),
+        (EVENT, pa.int64()),
+        (WALL, pa.int64()),
+        (EXPIRY, pa.int64()),
+        (ELEMENT, pa.binary()),
+    ]
 )
 NEVER = (1 << 63) - 1
 UNKNOWN = -(1 << 63)
 VALUE, LIST, MAP = "value", "list", "map"
-_PLAIN = frozenset(
-    {
-        *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
-        ("decimal", "Decimal"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -89,20 +92,24 @@ class Runner:
         records: tuple[str, ...],
         result: pa.Schema,
         without_timers: bool = False,
+        by_element: bool = False,
     ) -> None:
-        """records: the columns of the records; result: the columns that the function emits."""
+        """records: the columns of the records; result: the columns that the function emits; by_element: whether the
+        store keeps elements of maps and lists apart.
+        """
         self._function, self._states = function, {state.name: state for state in states}
         self._keys, self._records, self._result = keys, records, result
         self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
         self._context = KeyContext(self._timers)
         self._number: int | None = None  # of the current key
+        self._by_element, self._stored = by_element, read(None)
         self._watermark = UNKNOWN
         self._records_of = records_of(records)
         self._names: tuple[str, ...] = tuple(result.names)
         self._columns = frozenset(self._names)
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
-        self._kept: list[tuple[int, bytes | None, int, int, int]] = []
+        self._kept: list[tuple[int, bytes | None, int | None, int | None, int | None, bytes | None]] = []
         for state in states:
             setattr(function, state.name, self._handle(state))
 
@@ -141,10 +148,10 @@ class Runner:
         context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
         context.watermark = None if watermark == UNKNOWN else watermark
         context.now_ms = now_ms
-        content, event, wall = ({}, [], []) if payload is None else _read(payload)
-        self._cells.content, self._cells.now_ms = content, now_ms
+        stored = self._stored = read(payload)
+        self._cells.content, self._cells.now_ms = stored.states, now_ms
         self._cells.is_changed = False
-        self._timers.enter(event, wall)
+        self._timers.enter(stored.event, stored.wall)
         self._drop_what_is_over(now_ms)
 
     def _drop_what_is_over(self, now_ms: int) -> None:
@@ -180,7 +187,7 @@ class Runner:
         if timers.wall:
             self._fire(timers.wall, self._context.now_ms, False)
         if self._cells.is_changed or timers.is_changed:
-            self._kept.append((self._number, *self._state()))
+            self._keep(self._number)
         self._number = None
 
     def _fire(self, times: list[int], now_ms: int, is_event_time: bool) -> None:
@@ -190,14 +197,18 @@ class Runner:
             last = time_ms
             self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, is_event_time)))
 
-    def _state(self) -> tuple[bytes | None, int, int, int]:
-        """Payload, earliest timers, and expiry time."""
+    def _keep(self, number: int) -> None:
+        """Records payload, earliest timers and expiry time of the current key, and its elements that have changed."""
         content, timers = self._cells.content, self._timers
         if not content and not timers.event and not timers.wall:
-            return None, NEVER, NEVER, NEVER
-        payload = pickle.dumps((content, timers.event, timers.wall), 5)
+            self._kept.append((number, None, NEVER, NEVER, NEVER, None))
+            return
         event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
-        return payload, event, wall, self._expiry() if event == wall == NEVER else NEVER
+        expiry = self._expiry() if event == wall == NEVER else NEVER
+        now = Content(content, timers.event, timers.wall, self._stored.apart)
+        payload, elements = written(now, by_element=self._by_element)
+        self._kept.append((number, payload, event, wall, expiry, None))
+        self._kept += ((number, value, None, None, None, name) for name, value in elements)
 
     def _expiry(self) -> int:
         last = 0
@@ -251,26 +262,15 @@ def calling(
     records: tuple[str, ...],
     result: pa.Schema,
     without_timers: bool = False,
+    by_element: bool = False,
     kind: type[Runner] = Runner,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for Spark. function: pickled; kind: Runner, or derived from it; others as for it."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return kind(pickle.loads(function), states, keys, records, result, without_timers).run(batches)
+        return kind(pickle.loads(function), states, keys, records, result, without_timers, by_element).run(batches)
 
     return call
-
-
-class _Plain(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PLAIN:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"the state of a key holds a {module}.{name}, which is not a plain value")
-
-
-def _read(payload: bytes) -> tuple[dict[str, Any], list[int], list[int]]:
-    found: tuple[dict[str, Any], list[int], list[int]] = _Plain(io.BytesIO(payload)).load()
-    return found
 
 
 def array_of(values: list[Any], field: pa.Field) -> pa.Array | pa.ChunkedArray:

@@ -20,11 +20,12 @@ from lockgate_taskmanager.state.columns.keys import same_keys
 from lockgate_taskmanager.state.format.state_file import Stored
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.query.identity import QuerySpec
+from lockgate_taskmanager.state.rocksdb import element_entries
 from lockgate_taskmanager.state.rocksdb.engine import Database
 from lockgate_taskmanager.state.rocksdb.frozen_database import group_key
 from lockgate_taskmanager.state.rocksdb.key_table import KeyTable
 from lockgate_taskmanager.state.rows.row_database import RowTable
-from lockgate_taskmanager.state.rows.row_store import RowSpec
+from lockgate_taskmanager.state.rows.row_store import PROCESS, RowSpec
 from lockgate_taskmanager.state.windows.pane_table import PaneTable, in_panes, pane_key, pane_of
 from lockgate_taskmanager.state.windows.session_table import SessionTable
 
@@ -113,6 +114,8 @@ class HeldInDatabase:
             names = in_panes(names * len(panes), panes) if len(panes) else []
         found = self.database.get(names)
         rows = [(name, value) for name, value in zip(names, found, strict=True) if value is not None]
+        if isinstance(self._spec, RowSpec) and self._spec.owner == PROCESS:
+            rows = list(element_entries.joined(self.database, rows))
         return self._table.stored_batch(rows) if rows else None
 
     def sample(self) -> pa.RecordBatch | None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import io
-import pickle
 from typing import Any
 
 import numpy as np
@@ -14,6 +10,7 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
+from lockgate_taskmanager.state.format import key_payload
 from lockgate_taskmanager.state.format.state_file import PAYLOAD
 from lockgate_taskmanager.state.layout import (
     FIRST_TIME,
@@ -103,7 +100,7 @@ def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
 def _states(operator_id: str, payload: bytes, now_ms: int) -> Json:
     """The states of a key. A payload has plain values only, and is read as such: no code of a job runs here."""
     try:
-        content = _PlainUnpickler(io.BytesIO(payload)).load()[0]
+        content = key_payload.read(payload).states
         return {name: value for name, kept in content.items() if (value := _state(kept, now_ms)) is not None}
     except Exception as error:  # whatever bytes make of the reader
         raise StateUnreadable(f"the state of operator {operator_id} cannot be read: {str(error)[:200]}") from error
@@ -121,18 +118,3 @@ def _state(kept: Any, now_ms: int) -> Any:
 
 def _lives(entry: tuple[Any, int], now_ms: int) -> bool:
     return not entry[1] or entry[1] > now_ms
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Knows the types of declared states, and no other."""
-
-    _KNOWN = {
-        ("datetime", kind.__name__): kind
-        for kind in (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone)
-    } | {("decimal", "Decimal"): decimal.Decimal}
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return self._KNOWN[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it has a value of type {module}.{name}") from None

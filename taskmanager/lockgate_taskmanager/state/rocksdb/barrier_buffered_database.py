@@ -8,6 +8,7 @@ all at once they would delay the stream for as long as their batches took.
 from __future__ import annotations
 
 import shutil
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -69,6 +70,12 @@ class BarrierBufferedDatabase:
         self._settle(is_needed=False)
         if self._copy is None and not self._held:
             self._forget()
+
+    def values(self, start: bytes, end: bytes) -> list[bytes]:
+        """The values of all keys from `start` to before `end`, in order."""
+        if self._held:
+            return [value for _, value in self.rows(start, end, sys.maxsize)]
+        return self._database.values(start, end)
 
     def rows(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Keys from `start` to before `end` with their values, in order; the first `limit` of them."""

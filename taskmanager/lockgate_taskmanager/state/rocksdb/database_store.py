@@ -25,6 +25,7 @@ class DatabaseStore:
     """A store in RocksDB. Used from the subtask's own thread; `close` removes the database's folder."""
 
     _spec: StateSpec
+    _has_elements = False  # its rows may have elements apart
 
     def __init__(self, spec: StateSpec, folder: Path, memory_bytes: int) -> None:
         """An empty store, or the database in `folder`, which belongs to this store alone. Raises OSError."""
@@ -60,7 +61,17 @@ class DatabaseStore:
     def _frozen(self, order: SnapshotOrder, about: About, form: TableForm, piece: str = "") -> FrozenDatabase:
         """The rows as they are now. Takes microseconds, unless the copy of the previous barrier is not made yet."""
         base, copy = self.chains.base(order), self.database.copy()
-        return FrozenDatabase(self._spec.operator_id, copy, about, self.chains, base, order.is_savepoint, form, piece)
+        return FrozenDatabase(
+            self._spec.operator_id,
+            copy,
+            about,
+            self.chains,
+            base,
+            order.is_savepoint,
+            form,
+            piece,
+            self._has_elements,
+        )
 
 
 def cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

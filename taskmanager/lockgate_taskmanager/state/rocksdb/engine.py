@@ -117,10 +117,11 @@ class Database:
 
     def rows(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` to before `end` with their values, in order."""
-        options = self._package.ReadOptions()
-        options.set_iterate_upper_bound(end)
-        options.fill_cache(False)
-        yield from self._db.items(from_key=start, read_opt=options)
+        yield from self._db.items(from_key=start, read_opt=self._until(end, fills_cache=False))
+
+    def values(self, start: bytes, end: bytes) -> list[bytes]:
+        """The values of all keys from `start` to before `end`, in order. They are cached, as what `get` reads."""
+        return list(self._db.values(from_key=start, read_opt=self._until(end, fills_cache=True)))
 
     def checkpoint(self, path: Path) -> None:
         """A database at `path` with what is in this one now: its tables linked, not copied. Raises OSError.
@@ -136,6 +137,12 @@ class Database:
     def close(self) -> None:
         """Releases memory and files. Idempotent."""
         self._db.close()
+
+    def _until(self, end: bytes, *, fills_cache: bool) -> Any:
+        options = self._package.ReadOptions()
+        options.set_iterate_upper_bound(end)
+        options.fill_cache(fills_cache)
+        return options
 
     def _options(self, memory_bytes: int) -> Any:
         package = self._package

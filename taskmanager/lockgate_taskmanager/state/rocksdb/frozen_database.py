@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,14 @@ from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.backend import SnapshotWriter, download, load
 from lockgate_taskmanager.state.chains import Chain, Chains
 from lockgate_taskmanager.state.format import state_file
+from lockgate_taskmanager.state.rocksdb import element_entries
 from lockgate_taskmanager.state.rocksdb.database_copy import DatabaseCopy
 from lockgate_taskmanager.state.rocksdb.engine import Database, portions, size_of
 from lockgate_taskmanager.task.program import StateUnreadable
 
 TABLES = ".sst"
 _ABOUT = "about.json"
-_FORMAT = "1"
+_FORMAT, _WITH_ELEMENTS = "1", "2"
 GROUP_BYTES = 2
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -55,7 +56,7 @@ class FrozenDatabase:
     """The FrozenStore of a database.
 
     copy: the database as of the barrier; base: the snapshot whose tables are already stored; piece: which one it is
-    where an operator has several databases.
+    where an operator has several databases; has_elements: whether rows may have elements apart.
     """
 
     operator_id: str
@@ -66,6 +67,7 @@ class FrozenDatabase:
     is_savepoint: bool
     form: TableForm
     piece: str = ""
+    has_elements: bool = False
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
         """Stores the tables that the base does not have. Raises SnapshotTooLarge, OSError."""
@@ -76,7 +78,7 @@ class FrozenDatabase:
         tables = sorted(path for path in self.copy.path.iterdir() if path.suffix == TABLES)
         files = tuple(self._table(path, there.get(path.name), writer) for path in tables)
         rest = [path for path in self.copy.path.iterdir() if path.suffix != TABLES]
-        handle = replace(writer.store(self._name, _zipped(rest, self.about)), name=self.piece)
+        handle = replace(writer.store(self._name, _zipped(rest, self._described())), name=self.piece)
         self.chains.stored(checkpoint_id, Chain(0, files))
         return OperatorState(self.operator_id, StateKind.ROCKSDB_STATE, handle, (), files)
 
@@ -107,8 +109,12 @@ class FrozenDatabase:
 
     def _groups(self, database: Database) -> Iterator[pa.RecordBatch]:
         for group in self.about.owned:
-            for rows in portions(database.rows(group_key(group), group_key(group + 1)), size_of):
+            found = database.rows(group_key(group), group_key(group + 1))
+            for rows in portions(element_entries.whole(database, found) if self.has_elements else found, size_of):
                 yield self.form.stored_batch(rows)
+
+    def _described(self) -> dict[str, str]:
+        return state_file.described(self.about, _WITH_ELEMENTS if self.has_elements else _FORMAT)
 
 
 def group_key(group: int) -> bytes:
@@ -134,7 +140,9 @@ def restore_files(
     fetch: brings a table to a path.
     """
     with _opened(state) as archive:
-        about = state_file.about_of(_metadata(archive), _where(state), (_FORMAT,), signature, max_parallelism)
+        about = state_file.about_of(
+            _metadata(archive), _where(state), (_FORMAT, _WITH_ELEMENTS), signature, max_parallelism
+        )
         folder.mkdir(parents=True)
         for name in archive.namelist():
             if name != _ABOUT:
@@ -175,10 +183,10 @@ def _where(state: OperatorState) -> str:
     return path or f"of operator {state.operator_id} inside the checkpoint"
 
 
-def _zipped(files: Sequence[Path], about: About) -> pa.Buffer:
+def _zipped(files: Sequence[Path], described: Mapping[str, str]) -> pa.Buffer:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_ABOUT, json.dumps(state_file.described(about, _FORMAT)))
+        archive.writestr(_ABOUT, json.dumps(described))
         for path in files:
             archive.write(path, path.name)
     return pa.py_buffer(target.getvalue())

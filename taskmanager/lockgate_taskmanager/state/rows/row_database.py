@@ -1,7 +1,8 @@
 """Rows by key in a RocksDB database, limited only by the disk.
 
 The layout is that of `key_table`, with the parts of a row (see `row_store`) as the value. Each time of a row has an
-entry without a value in `time_index`, so that due rows are found in order of time.
+entry without a value in `time_index`, so that due rows are found in order of time. Elements of large maps and lists
+have entries of their own, see `element_entries`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from lockgate_taskmanager.state.rocksdb.engine import ROWS_AT_ONCE
 from lockgate_taskmanager.state.rocksdb.frozen_database import FrozenDatabase
 from lockgate_taskmanager.state.rocksdb.key_table import KeyTable
 from lockgate_taskmanager.state.rocksdb.time_index import bound, entry, name_of, time_key, time_of
+from lockgate_taskmanager.state.rows.row_elements import RowElements
 from lockgate_taskmanager.state.rows.row_heap import split
 from lockgate_taskmanager.state.rows.row_store import (
     KEYS_AT_ONCE,
     NEVER,
     PARTS,
+    PROCESS,
     Keys,
     Rows,
     RowSpec,
@@ -84,16 +87,21 @@ class RowDatabase(DatabaseStore):
         self.clock = spec.clock()
         self._table = RowTable(spec, record_schema)
         super().__init__(spec, folder, memory_bytes)
+        self.elements = RowElements(self.database, self._table.names_of) if spec.owner == PROCESS else None
+        self._has_elements = self.elements is not None
         self._next = [_UNKNOWN] * 3  # no entry is before that
 
     def find(self, keys: Keys, now_ms: int) -> pa.Array:
-        rows = self._table.rows_of(self._get(self._table.names_of(keys)))
+        names = self._table.names_of(keys)
+        rows = self._table.rows_of(self._get(names))
         places = pa.array(np.arange(len(keys)), mask=rows.expiry <= now_ms)
-        return rows.payloads.take(places)
+        found = rows.payloads.take(places)
+        return found if self.elements is None else self.elements.joined(names, found)
 
     def put(self, keys: Keys, rows: Rows) -> None:
         names = self._table.names_of(keys)
-        before = self._table.rows_of(self._get(names))
+        stored = self._get(names)
+        before = self._table.rows_of(stored)
         values = row_codec.encode(rows.parts())
         kept = is_kept(rows.payloads)
         changes: dict[bytes, bytes | None] = {}
@@ -108,7 +116,11 @@ class RowDatabase(DatabaseStore):
                 for at in np.flatnonzero((new != NEVER) & (old != new))
             }
             self._next[kind] = min(self._next[kind], int(new.min(initial=NEVER)))
-        changes |= {name: value if there else None for name, value, there in zip(names, values, kept, strict=True)}
+        if self.elements is not None:
+            changes |= self.elements.obsolete(names, before.payloads, rows.payloads)
+        for name, old, value, there in zip(names, stored, values, kept, strict=True):
+            if old != (value if there else None):  # a row may be put for its elements alone
+                changes[name] = value if there else None
         self.database.write(changes)
 
     def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:
@@ -136,8 +148,11 @@ class RowDatabase(DatabaseStore):
         for part in portions(values):
             keys, rows = Keys(*self._table.keys_of(names[part])), self._table.rows_of(values[part])
             places = np.flatnonzero(rows.expiry > wall_ms)
-            if len(places):
-                yield keys.take(places), rows.payloads.take(pa.array(places))
+            keys, payloads = keys.take(places), rows.payloads.take(pa.array(places))
+            if self.elements is not None:
+                yield from self.elements.portions([names[part][at] for at in places.tolist()], keys, payloads)
+            elif len(places):
+                yield keys, payloads
 
     def next_due(self, event_ms: int) -> int:
         return 0 if self._next[_EVENT] <= min(event_ms, NEVER - 1) else min(self._next[_WALL], self._next[_EXPIRY])

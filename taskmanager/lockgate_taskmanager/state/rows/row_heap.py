@@ -46,6 +46,8 @@ _KINDS = ((None, np.object_), (NEVER, np.int64), (NEVER, np.int64), (NEVER, np.i
 class RowHeap(HeapStore):
     """The RowStore in memory."""
 
+    elements = None
+
     def __init__(self, spec: RowSpec, record_schema: pa.Schema, choice: StateBackend) -> None:
         """choice: how snapshots are to be. Raises UserError for keys that cannot be compared."""
         super().__init__(spec, choice)

@@ -33,6 +33,7 @@ Array = Any  # numpy.ndarray
 __all__ = ["NEVER", "Keys", "RowSpec", "RowStore", "Rows", "adopted", "distinct", "is_kept", "portions", "rows_of"]
 KEYS_AT_ONCE = 50_000  # of those whose timers are due, which bounds the memory of a firing
 _BYTES_AT_ONCE = 64 << 20  # of their payloads
+PROCESS = "process"  # owner of the rows of process functions
 EVENT, WALL, EXPIRY = "__event", "__wall", "__expiry"
 PARTS = pa.schema([(PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())])
 
@@ -100,14 +101,29 @@ class Rows:
         return [self.payloads, *map(pa.array, (self.event, self.wall, self.expiry))]
 
 
+class ElementRows(Protocol):
+    """The elements of large maps and lists of process functions, a row each, beside the row of their key.
+
+    Payloads that are found have them behind what the key's own row holds, see `key_payload`.
+    """
+
+    def put(self, keys: Keys, names: pa.Array, payloads: pa.Array) -> None:
+        """Writes elements, after the rows of their keys. keys: of each; payloads: binary, NULL removes the element."""
+        ...
+
+
 class RowStore(Protocol):
     """Rows of one operator in one subtask. Used from the subtask's own thread.
 
-    record_schema: of the records that the keys come from; clock: event time. Both are part of snapshots.
+    record_schema: of the records that the keys come from; clock: event time. Both are part of snapshots. elements: None
+    where payloads are whole.
     """
 
     record_schema: pa.Schema
     clock: EventClock
+
+    @property
+    def elements(self) -> ElementRows | None: ...
 
     def find(self, keys: Keys, now_ms: int) -> pa.Array:
         """The payload of each key, NULL where there is no row. Cost grows with `keys`."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from lockgate_taskmanager.spark.keyed.careful import ERROR, NUMBER, CarefulRunner
 from lockgate_taskmanager.spark.keyed.runner import (
+    ELEMENT,
     INPUT,
     KEY,
     LIST,
@@ -21,6 +22,7 @@ from lockgate_taskmanager.spark.keyed.runner import (
     Declared,
     Runner,
 )
+from lockgate_taskmanager.state.format import key_payload
 
 KEYS, RECORDS = ("k",), ("k", "v")
 RESULT = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -87,8 +89,8 @@ def batch(*records: tuple[int, str, int], payload: bytes | None = None, watermar
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=[*RECORDS, *INPUT.names])
 
 
-def outcome(kind: type[Runner], *batches: pa.RecordBatch) -> list[dict[str, Any]]:
-    runner = kind(Everything(), STATES, KEYS, RECORDS, RESULT)
+def outcome(kind: type[Runner], *batches: pa.RecordBatch, by_element: bool = False) -> list[dict[str, Any]]:
+    runner = kind(Everything(), STATES, KEYS, RECORDS, RESULT, False, by_element)
     return pa.Table.from_batches(list(runner.run(iter(batches)))).to_pylist()
 
 
@@ -115,6 +117,14 @@ def test_a_failed_record_has_no_effect() -> None:
     assert states(careful) == states(clean)
     assert set(states(clean)) == {0, 1}
     assert put_out(careful) == put_out(clean)
+
+
+def test_a_failed_record_writes_no_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_payload, "LARGEST_WHOLE", 0)
+    careful, clean = outcome(CarefulRunner, POISONED, by_element=True), outcome(Runner, GOOD, by_element=True)
+    elements = [(row[KEY], row[ELEMENT], row[PAYLOAD]) for row in clean if row[ELEMENT] is not None]
+    assert len(elements) == 2 + 3 * 2, "of each key, that all before are removed; of each record, one of each state"
+    assert [(row[KEY], row[ELEMENT], row[PAYLOAD]) for row in careful if row[ELEMENT] is not None] == elements
 
 
 def test_state_from_before_is_kept_where_every_record_fails() -> None:

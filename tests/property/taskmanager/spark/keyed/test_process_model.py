@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import KeyedProcess, StateBackend
+from lockgate_proto.messages import KeyedProcess
 from lockgate_taskmanager.spark.keyed import runner
 from lockgate_taskmanager.spark.keyed.process import ProcessPlan, ProcessStore
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.format import key_payload
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.rows import row_database, row_heap, row_store
 from lockgate_taskmanager.state.rows.row_store import RowSpec
@@ -194,10 +195,12 @@ class InProcess(ProcessPlan):
             for declared_state in declared_states(Scripted())
         )
 
-    def compile(self, records: pa.Schema) -> None:
+    def compile(self, records: pa.Schema, *, by_element: bool) -> None:
         self._records = records
         self._plan: Any = self
-        self.call = runner.calling(self._kind.function, self.states, ("k",), tuple(records.names), RESULT)
+        self.call = runner.calling(
+            self._kind.function, self.states, ("k",), tuple(records.names), RESULT, by_element=by_element
+        )
 
     def run(self, *given: Any) -> Any:
         if len(given) > 1:
@@ -210,11 +213,13 @@ class InProcess(ProcessPlan):
 class World:
     """A store, attempt after attempt, beside the model."""
 
-    def __init__(self, choice: StateBackend, failures: int = 0) -> None:
+    def __init__(self, backend: str, patch: pytest.MonkeyPatch, failures: int = 0) -> None:
         """failures: how many firings fail between two portions."""
         self.failures = failures
         self.folder = Path(tempfile.mkdtemp(prefix="lockgate-process-world-"))
-        self.choice = choice
+        self.choice = choice = BACKENDS[backend.removesuffix(APART)]
+        if backend.endswith(APART):
+            patch.setattr(key_payload, "LARGEST_WHOLE", 0)
         self.rows = StoreFactory(choice, ScratchFolder(self.folder / "work", "state-"))
         self.store = ProcessStore(SPEC, self.rows.fresh(SPEC, RECORDS), InProcess())
         self.model: dict[str | None, ModelKey] = {}
@@ -327,7 +332,8 @@ steps = st.one_of(
     st.tuples(st.just("restart"), st.booleans()),
 )
 DUE_TOGETHER = ("batch", [(key, kind, 1000) for key in ("a", "aa", None) for kind in ("event", "wall")])
-CHOSEN = ("memory", "filesystem, incremental", "rocksdb")
+APART = ", all elements apart"
+CHOSEN = ("memory", "filesystem, incremental", "rocksdb", f"rocksdb{APART}")
 
 
 ALL_SHAPES = ("batch", [("a", "value", 1000), ("a", "add", 1000), ("a", "map", 1000)])
@@ -340,14 +346,15 @@ ADD_LATER = ("batch", [("a", "add", 1001), ("a", "map", 1001), ("b", "event", 15
 @example([ADD_LATER, ("restart", True), ("advance", 502), ("restart", False), ("tick", 500), ADD_LATER], False)
 @given(st.lists(steps, max_size=20), st.booleans())
 def test_a_function_sees_the_history_of_its_keys(backend: str, plan: list[tuple[Any, ...]], ends: bool) -> None:
-    world = World(BACKENDS[backend])
-    try:
-        for name, *given_ in plan:
-            getattr(world, name)(*given_)
-        if ends:
-            world.end()
-    finally:
-        world.close()
+    with pytest.MonkeyPatch.context() as patch:
+        world = World(backend, patch)
+        try:
+            for name, *given_ in plan:
+                getattr(world, name)(*given_)
+            if ends:
+                world.end()
+        finally:
+            world.close()
 
 
 @pytest.mark.parametrize("backend", CHOSEN)
@@ -360,7 +367,7 @@ def test_a_firing_that_fails_between_two_keys_visits_each_once(
     with pytest.MonkeyPatch.context() as patch:
         for module in (row_store, row_heap, row_database):
             patch.setattr(module, "KEYS_AT_ONCE", 1)
-        world = World(BACKENDS[backend], failures)
+        world = World(backend, patch, failures)
         try:
             for name, *given_ in plan:
                 getattr(world, name)(*given_)

@@ -18,6 +18,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import decode, encode
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import AggregateStores, StoreFactory
+from lockgate_taskmanager.state.format.key_payload import Content, written
 from lockgate_taskmanager.state.query import opened, snapshot_reader
 from lockgate_taskmanager.state.query.opened import OpenedFiles
 from lockgate_taskmanager.state.query.snapshot_reader import SnapshotReader
@@ -383,6 +384,18 @@ def put(snapshots: Snapshots, words: list[str], payloads: list[Any], expiry: int
         store.put(keys.take(mine), Rows(pa.array(raw, pa.binary()), never, never, over).take(mine))
 
 
+def put_large(snapshots: Snapshots, word: str, state: dict[str, Any]) -> None:
+    """A new key, with its elements apart where the store keeps them so."""
+    keys = Keys(pa.record_batch({"word": pa.array([word])}), hashed([word]))
+    store = snapshots.stores[int(keys.hashes[0]) % GROUPS * SUBTASKS // GROUPS]
+    payload, elements = written(Content(state, [], [], {}), by_element=store.elements is not None)
+    never = np.array([NEVER])
+    store.put(keys, Rows(pa.array([payload]), never, never, never))
+    if elements:
+        names, values = (pa.array(column, pa.binary()) for column in zip(*elements, strict=True))
+        store.elements.put(keys.take(np.zeros(len(elements), np.int64)), names, values)
+
+
 def test_the_states_of_a_process_function(snapshots: Snapshots) -> None:
     schema = pa.schema([("Word", pa.string()), ("x", pa.int64()), ("__hash", pa.int64())])
     snapshots.make(lambda groups: RowSpec("op", "process", ("Word",), GROUPS, groups), schema)
@@ -393,11 +406,15 @@ def test_the_states_of_a_process_function(snapshots: Snapshots) -> None:
     first = snapshots.take()
     long["text"] = long["text"][0] + "!", 0
     put(snapshots, ["k1", "k2", "long"], [{"last": (4, 0)}, None, long])
+    by = {f"entry {number}": (number, NOW if number % 2 else 0) for number in range(1_000)}
+    put_large(snapshots, "large", {"last": (5, 0), "all": [(number, 0) for number in range(9)], "by": by})
     second = snapshots.take()
     whole = {"states": {"last": 3, "all": [1, 3], "by": [["x", 1.5]]}}
     assert snapshots.values(first, '["k1"]', '["k2"]', '["none"]') == [whole, whole, None]
     assert snapshots.values(second, '["k1"]', '["k2"]', '["k3"]') == [{"states": {"last": 4}}, None, whole]
     assert snapshots.values(second, '["long"]') == [{"states": {"text": long["text"][0]}}]
+    pairs = [[f"entry {number}", number] for number in range(0, 1_000, 2)]
+    assert snapshots.values(second, '["large"]') == [{"states": {"last": 5, "all": [*range(9)], "by": pairs}}]
 
 
 def test_a_state_of_another_class_is_not_made(tmp_path: Path) -> None:
