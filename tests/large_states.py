@@ -57,8 +57,7 @@ class LargeStates:
         if states.cells.is_changed:
             payload, elements = None, []
             if content:
-                now = key_payload.Content(content, [], [], stored.apart)
-                payload, elements = key_payload.written(now, by_element=self.rows.elements is not None)
+                payload, elements = key_payload.written(content, [], [], stored.apart, self.rows.elements is not None)
             never = np.array([NEVER])
             self.rows.put(keys, Rows(pa.array([payload], pa.binary()), never, never, np.array([expiry])))
             if elements:

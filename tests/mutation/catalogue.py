@@ -45,6 +45,7 @@ _EXCHANGING = "tests/simulation/test_simulated_exchanging_parts.py"
 _LOST = f"{_EXCHANGING}::test_what_a_lost_task_manager_did_not_run_is_not_deployed_again"
 _OUTBOX = "tests/unit/taskmanager/exchange/test_outbox.py"
 _BATCHES = "tests/unit/taskmanager/exchange/test_arriving_batches.py"
+_LARGE = "tests/unit/taskmanager/state/rows/test_large_states.py"
 _DEPLOYMENTS = "tests/unit/taskmanager/runtime/test_deployments.py"
 
 
@@ -361,6 +362,22 @@ MUTANTS = (
         "restored_timers",
         "the timers in what a process function restores",
         ("tests/property/taskmanager/state/rows/test_row_histories.py::test_timers_move_with_their_keys",),
+    ),
+    Mutant(
+        "elements_outlive_keys",
+        "removing the elements of a large map or list with their key, in RocksDB",
+        tuple(
+            f"{_LARGE}::test_nothing_is_left_of_elements_whose_key_ends[{end}]"
+            for end in ("cleared", "expired", "expired and back", "small")
+        ),
+    ),
+    Mutant(
+        "elements_not_apart",
+        "a row for each element of a large map or list, in RocksDB",
+        tuple(
+            f"{_LARGE}::test_a_changed_element_of_ten_thousand_stores_that_element[rocksdb-{edit}]"
+            for edit in ("entry", "removal", "appended")
+        ),
     ),
     Mutant(
         "coarse_isolation",

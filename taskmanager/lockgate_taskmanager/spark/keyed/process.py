@@ -260,9 +260,10 @@ class ProcessStore:
         is_state = pc.is_valid(result.column(runner.KEY))
         for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():
             is_element = batch.column(runner.ELEMENT).is_valid()
-            rows = batch.filter(pc.invert(is_element))
+            has_elements = batch.column(runner.ELEMENT).null_count < batch.num_rows
+            rows = batch.filter(pc.invert(is_element)) if has_elements else batch
             self._rows.put(_some(keys, rows), rows_of(rows))
-            if rows.num_rows < batch.num_rows:
+            if has_elements:
                 assert self._rows.elements is not None, "only such stores have a function write elements"
                 parts = batch.filter(is_element)
                 of = _some(keys, parts)

@@ -29,7 +29,7 @@ from lockgate_taskmanager.spark.keyed.handles import (
     converter,
     optional,
 )
-from lockgate_taskmanager.state.format.key_payload import Content, read, written
+from lockgate_taskmanager.state.format.key_payload import Apart, read, written
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
@@ -102,7 +102,8 @@ class Runner:
         self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
         self._context = KeyContext(self._timers)
         self._number: int | None = None  # of the current key
-        self._by_element, self._stored = by_element, read(None)
+        self._by_element = by_element
+        self._apart: dict[str, Apart] = {}  # of the current key
         self._watermark = UNKNOWN
         self._records_of = records_of(records)
         self._names: tuple[str, ...] = tuple(result.names)
@@ -148,10 +149,10 @@ class Runner:
         context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
         context.watermark = None if watermark == UNKNOWN else watermark
         context.now_ms = now_ms
-        stored = self._stored = read(payload)
-        self._cells.content, self._cells.now_ms = stored.states, now_ms
+        self._cells.content, event, wall, self._apart = read(payload)
+        self._cells.now_ms = now_ms
         self._cells.is_changed = False
-        self._timers.enter(stored.event, stored.wall)
+        self._timers.enter(event, wall)
         self._drop_what_is_over(now_ms)
 
     def _drop_what_is_over(self, now_ms: int) -> None:
@@ -205,10 +206,10 @@ class Runner:
             return
         event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
         expiry = self._expiry() if event == wall == NEVER else NEVER
-        now = Content(content, timers.event, timers.wall, self._stored.apart)
-        payload, elements = written(now, by_element=self._by_element)
+        payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
         self._kept.append((number, payload, event, wall, expiry, None))
-        self._kept += ((number, value, None, None, None, name) for name, value in elements)
+        if elements:
+            self._kept += ((number, value, None, None, None, name) for name, value in elements)
 
     def _expiry(self) -> int:
         last = 0

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
-from typing import Any
+from typing import Any, NamedTuple
 
 MARK = b"\x01"  # a pickle begins with another byte
 ALL = b""  # a name for all elements of a key, which are removed
@@ -82,8 +82,7 @@ class Apart:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):  # one for each visit of a key: a frozen dataclass takes longer to make
     """The state of a key. states: entries by name; event, wall: timers; apart: of which states elements are rows."""
 
     states: dict[str, Any]
@@ -97,7 +96,7 @@ def read(payload: bytes | None) -> Content:
     if payload is None:
         return Content({}, [], [], {})
     if payload[:1] != MARK:
-        states, event, wall = _load(payload)
+        states, event, wall = PlainUnpickler(io.BytesIO(payload)).load()
         return Content(states, event, wall, {})
     behind = _PREFIX_BYTES + int.from_bytes(payload[1:_PREFIX_BYTES], "little")
     states, event, wall, layout = _load(payload[_PREFIX_BYTES:behind])
@@ -111,29 +110,30 @@ def read(payload: bytes | None) -> Content:
     return Content(states, event, wall, apart)
 
 
-def written(content: Content, *, by_element: bool) -> tuple[bytes, Elements]:
+def written(
+    states: dict[str, Any], event: list[int], wall: list[int], known: dict[str, Apart], by_element: bool
+) -> tuple[bytes, Elements]:
     """The row of a key, and what of its elements has changed since it was read.
 
-    by_element: elements may be rows of their own. content: as read, with other states and timers.
+    known: what was apart when it was read; by_element: elements may be rows of their own.
     """
-    states = content.states
-    if not content.apart:
-        payload = pickle.dumps((states, content.event, content.wall), 5)
-        if not by_element or len(payload) <= LARGEST_WHOLE or not any(map(_has_elements, states.values())):
+    if not known:
+        payload = pickle.dumps((states, event, wall), 5)
+        if len(payload) <= LARGEST_WHOLE or not by_element or not any(map(_has_elements, states.values())):
             return payload, []
-    elements: Elements = [] if content.apart else [(ALL, None)]  # of a row that has expired there may be some
-    for name, known in content.apart.items():
-        elements += known.changes(states.get(name))
-    apart = {name: known for name, known in content.apart.items() if name in states}
-    head = _head(content, apart)
-    if len(head) > LARGEST_WHOLE or not content.apart:
+    elements: Elements = [] if known else [(ALL, None)]  # of a row that has expired there may be some
+    for name, before in known.items():
+        elements += before.changes(states.get(name))
+    apart = {name: before for name, before in known.items() if name in states}
+    head = _head(states, event, wall, apart)
+    if len(head) > LARGEST_WHOLE or not known:
         more = [name for name in states if name not in apart and _has_elements(states[name])]
-        for number, name in enumerate(more, max((known.number for known in apart.values()), default=-1) + 1):
+        for number, name in enumerate(more, max((before.number for before in apart.values()), default=-1) + 1):
             apart[name] = Apart(number, type(states[name])(), [])
             elements += apart[name].changes(states[name])
-        head = _head(content, apart)
+        head = _head(states, event, wall, apart)
     if not apart:
-        return pickle.dumps((states, content.event, content.wall), 5), []
+        return pickle.dumps((states, event, wall), 5), []
     return b"".join((MARK, len(head).to_bytes(_PREFIX_BYTES - 1, "little"), head)), elements
 
 
@@ -148,10 +148,10 @@ def name_of(number: int, position: int) -> bytes:
     return number.to_bytes(2, "big") + position.to_bytes(6, "big")
 
 
-def _head(content: Content, apart: Mapping[str, Apart]) -> bytes:
-    states = {name: found for name, found in content.states.items() if name not in apart}
-    layout = {name: (known.number, isinstance(content.states[name], dict)) for name, known in apart.items()}
-    return pickle.dumps((states, content.event, content.wall, layout), 5)
+def _head(states: dict[str, Any], event: list[int], wall: list[int], apart: Mapping[str, Apart]) -> bytes:
+    others = {name: found for name, found in states.items() if name not in apart}
+    layout = {name: (known.number, isinstance(states[name], dict)) for name, known in apart.items()}
+    return pickle.dumps((others, event, wall, layout), 5)
 
 
 def _has_elements(found: Any) -> bool:

@@ -118,9 +118,11 @@ class RowDatabase(DatabaseStore):
             self._next[kind] = min(self._next[kind], int(new.min(initial=NEVER)))
         if self.elements is not None:
             changes |= self.elements.obsolete(names, before.payloads, rows.payloads)
-        for name, old, value, there in zip(names, stored, values, kept, strict=True):
-            if old != (value if there else None):  # a row may be put for its elements alone
-                changes[name] = value if there else None
+        changes |= {
+            name: value if there else None
+            for name, old, value, there in zip(names, stored, values, kept.tolist(), strict=True)
+            if old != value or not there  # a row may be put for its elements alone
+        }
         self.database.write(changes)
 
     def due(self, event_ms: int, wall_ms: int) -> Iterator[tuple[Keys, pa.Array]]:

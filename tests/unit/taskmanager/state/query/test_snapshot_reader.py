@@ -18,7 +18,7 @@ from lockgate_proto import messages as m
 from lockgate_proto.codec import decode, encode
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import AggregateStores, StoreFactory
-from lockgate_taskmanager.state.format.key_payload import Content, written
+from lockgate_taskmanager.state.format.key_payload import written
 from lockgate_taskmanager.state.query import opened, snapshot_reader
 from lockgate_taskmanager.state.query.opened import OpenedFiles
 from lockgate_taskmanager.state.query.snapshot_reader import SnapshotReader
@@ -388,7 +388,7 @@ def put_large(snapshots: Snapshots, word: str, state: dict[str, Any]) -> None:
     """A new key, with its elements apart where the store keeps them so."""
     keys = Keys(pa.record_batch({"word": pa.array([word])}), hashed([word]))
     store = snapshots.stores[int(keys.hashes[0]) % GROUPS * SUBTASKS // GROUPS]
-    payload, elements = written(Content(state, [], [], {}), by_element=store.elements is not None)
+    payload, elements = written(state, [], [], {}, store.elements is not None)
     never = np.array([NEVER])
     store.put(keys, Rows(pa.array([payload]), never, never, never))
     if elements:
