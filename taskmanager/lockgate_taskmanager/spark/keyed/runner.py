@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from lockgate_taskmanager.spark.keyed.handles import (
     converter,
     optional,
 )
-from lockgate_taskmanager.state.format.key_payload import Apart, read, written
+from lockgate_taskmanager.state.format.key_payload import MARK, Apart, PlainUnpickler, read, written
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
@@ -50,6 +51,7 @@ OUTPUT = pa.schema(
 NEVER = (1 << 63) - 1
 UNKNOWN = -(1 << 63)
 VALUE, LIST, MAP = "value", "list", "map"
+_MARK = MARK[0]
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,12 @@ class Runner:
         context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
         context.watermark = None if watermark == UNKNOWN else watermark
         context.now_ms = now_ms
-        self._cells.content, event, wall, self._apart = read(payload)
-        self._cells.now_ms = now_ms
+        if payload is None or payload[0] == _MARK:
+            content, event, wall, self._apart = read(payload)
+        else:  # as most: without a call around it
+            content, event, wall = PlainUnpickler(BytesIO(payload)).load()
+            self._apart = {}
+        self._cells.content, self._cells.now_ms = content, now_ms
         self._cells.is_changed = False
         self._timers.enter(event, wall)
         self._drop_what_is_over(now_ms)
