@@ -16,11 +16,11 @@ from lockgate_proto.messages import (
 )
 from lockgate_proto.reserved import is_reserved
 from py4j.protocol import Py4JError
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark import connect, event_time
 from lockgate_taskmanager.spark.actions import refused
+from lockgate_taskmanager.spark.author_classes import AuthorClasses
 from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.outages import is_outage
@@ -65,19 +65,24 @@ def query_of(operator: Operator) -> str:
             return ""
 
 
-def unpickled(data: bytes, where: str) -> Callable[..., Any]:
-    """A function pickled by the client. Raises UserError when it cannot be loaded here."""
-    function = loaded(data, where, "its function")
+def unpickled(data: bytes, where: str, classes: AuthorClasses | None = None) -> Callable[..., Any]:
+    """A function pickled by the client. classes: as for `loaded`. Raises UserError when it cannot be loaded here."""
+    function = loaded(data, where, "its function", classes=classes)
     if not callable(function):
         raise UserError(f"{where}: its function is a {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]
 
 
-def loaded(data: bytes, where: str, subject: str, methods: Sequence[str] = ()) -> Any:
-    """An object pickled by the client that has `methods`. Raises UserError when it cannot be loaded here."""
+def loaded(
+    data: bytes, where: str, subject: str, methods: Sequence[str] = (), classes: AuthorClasses | None = None
+) -> Any:
+    """An object pickled by the client that has `methods`. Raises UserError when it cannot be loaded here.
+
+    classes: get the author's classes that come with it; None: nothing else will use them.
+    """
     try:
         with may_be_ended():
-            found = cloudpickle.loads(data)
+            found = (classes or AuthorClasses()).loads(data)
     except Canceled:
         raise
     except Exception as error:  # unpickling runs the author's imports

@@ -8,13 +8,13 @@ broadcast state            that of one subtask, which is the same as that of eve
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lockgate_proto.messages import ObjectForm, ObjectIndex, ObjectState
 
+from lockgate_taskmanager.spark.author_classes import AuthorClasses
 from lockgate_taskmanager.spark.user_code import is_end, may_be_ended
 from lockgate_taskmanager.state.parts.pack_reader import read_parts
 from lockgate_taskmanager.state.parts.stored_part import StoredPart
@@ -26,12 +26,13 @@ _DIVISIBLE = frozenset({ObjectForm.OBJECT_ITEMS, ObjectForm.OBJECT_PARTS})
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The subtask whose object it is. where: the operator in messages."""
+    """The subtask whose object it is. where: the operator in messages; classes: those that came with the object."""
 
     operator_id: str
     where: str
     subtask: int
     parallelism: int
+    classes: AuthorClasses = field(default_factory=AuthorClasses)
 
 
 def restored_value(stored: Sequence[Stored], state: ObjectState, owner: Owner) -> Any:
@@ -132,7 +133,7 @@ def _merged(parts: Sequence[tuple[str, Any]], owner: Owner) -> dict[str, Any]:
 def _unpickled(data: bytes, name: str, owner: Owner) -> Any:
     try:
         with may_be_ended():
-            return pickle.loads(data)
+            return owner.classes.loads(data)
     except ProgramError:
         raise
     except Exception as error:  # unpickling runs the author's code

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from lockgate_proto.messages import ObjectState, Operator, OperatorState, RecordCall, RecordForm, RecordFunction
 
+from lockgate_taskmanager.spark.author_classes import AuthorClasses
 from lockgate_taskmanager.spark.careful import Check, Outcome, may_be_a_record
 from lockgate_taskmanager.spark.chain import named, require_unreserved, unpickled
 from lockgate_taskmanager.spark.contents import without
@@ -71,7 +72,8 @@ class FunctionStage:
         self.operators = (operator,)
         self._operator, self._kind, self._where = operator, operator.kind, named(operator)
         self._context, self._session, self._is_warmup = context, session, is_warmup
-        self._function: Any = unpickled(operator.kind.function, self._where)
+        self._classes = AuthorClasses()
+        self._function: Any = unpickled(operator.kind.function, self._where, self._classes)
         self.restored: tuple[OperatorState, ...] = ()  # of a restored snapshot
         self._state = self._state_of_object(has_files)
         self._is_opened = False  # or has begun to be
@@ -147,7 +149,7 @@ class FunctionStage:
         if self._kind.state is ObjectState.OBJECT_STATE_UNSPECIFIED:
             return None
         context = self._context
-        owner = Owner(self._operator.id, self._where, context.subtask, context.parallelism)
+        owner = Owner(self._operator.id, self._where, context.subtask, context.parallelism, self._classes)
         return StateOfObject(self._function, self._kind.state, owner, has_files)
 
     def _call(self) -> Call:
