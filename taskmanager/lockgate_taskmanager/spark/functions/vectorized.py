@@ -1,5 +1,7 @@
-"""Calls a function with whole tables of records, as pyarrow.Table or pandas.DataFrame, without a copy where Arrow needs
-none.
+"""Calls a function with whole tables of records, as pyarrow.Table or pandas.DataFrame.
+
+Its input is not copied, and neither are input columns that it returns. All other columns are: they may lie in a buffer
+of its own, such as a numpy array that it fills again at the next call.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Vectorized:
         result = self._function(table.to_pandas() if self._is_pandas else table)
         if self._call is RecordCall.FILTER:
             return table.filter(self._mask(result, table.num_rows))
-        made = self._table(result)
+        made = _owned(self._table(result), table)
         if self._call is RecordCall.MAP and made.num_rows != table.num_rows:
             raise WrongResult(
                 f"returned {made.num_rows} rows for {table.num_rows}; map returns one for each, flat_map any number"
@@ -83,7 +85,7 @@ def _chunked(column: Any) -> pa.ChunkedArray:
         return _in_chunks(column)
     array, problem = None, ""
     try:
-        array = pa.array(column.copy(), from_pandas=True)  # the function may fill its buffers again
+        array = pa.array(column, from_pandas=True)
     except OverflowError as error:
         problem = f"a number that is too large for its type: {error}"
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -91,6 +93,32 @@ def _chunked(column: Any) -> pa.ChunkedArray:
     if array is None:  # not in the except block: Arrow's error would be shown as the author's
         raise WrongResult(f"returned a column with {problem}")
     return _in_chunks(array)
+
+
+def _owned(made: pa.Table, given: pa.Table) -> pa.Table:
+    """The table with copies of the columns that are not in the memory of those given, which never changes."""
+    known = [(buffer.address, buffer.address + buffer.size) for buffer in _buffers(given.columns)]
+    starts, ends = np.array(known, np.uint64).reshape(-1, 2).T
+    columns = made.columns
+    for number, column in enumerate(columns):
+        places = [(buffer.address, buffer.address + buffer.size) for buffer in _buffers([column]) if buffer.size]
+        if any(not bool(np.any((starts <= first) & (end <= ends))) for first, end in places):
+            columns[number] = _copied(column)
+    return pa.Table.from_arrays(columns, schema=made.schema)
+
+
+def _buffers(columns: list[pa.ChunkedArray]) -> list[pa.Buffer]:
+    chunks = (chunk for column in columns for chunk in column.chunks)
+    return [buffer for chunk in chunks for buffer in chunk.buffers() if buffer is not None]
+
+
+def _copied(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In Arrow's own memory, whatever its type: the way through IPC copies dictionaries and views as well."""
+    table = pa.table([column], ["column"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
 
 
 def _in_chunks(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:

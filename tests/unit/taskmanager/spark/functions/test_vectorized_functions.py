@@ -228,14 +228,39 @@ def test_pandas_returns_maps() -> None:
     assert caught.value.index == 1
 
 
-def test_a_buffer_may_be_filled_again() -> None:
+_NUMBER = pa.int64()
+_NESTED = pa.list_(pa.struct([("n", _NUMBER)]))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda buffer: buffer, _NUMBER),
+        (lambda buffer: pd.Series(buffer, copy=False), _NUMBER),
+        (lambda buffer: pd.DataFrame({"m": buffer}, copy=False), _NUMBER),
+        (lambda buffer: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(buffer))), _NUMBER),
+        (lambda buffer: pa.array(buffer), _NUMBER),
+        (lambda buffer: pa.chunked_array([pa.array(buffer[:1]), pa.array(buffer[1:])]), _NUMBER),
+        (lambda buffer: pa.table({"m": pa.array(buffer)}), _NUMBER),
+        (lambda buffer: pa.RecordBatch.from_arrays([pa.array(buffer)[0:3]], ["m"]), _NUMBER),
+        (lambda buffer: pa.Array.from_buffers(_NUMBER, 3, [None, pa.py_buffer(buffer)]), _NUMBER),
+        (lambda buffer: pa.ListArray.from_arrays([0, 1, 2, 3], pa.StructArray.from_arrays([buffer], ["n"])), _NESTED),
+        (lambda buffer: pa.table({"m": pa.array(buffer).cast(pa.timestamp("us"))}), pa.timestamp("us")),
+    ],
+)
+def test_a_buffer_may_be_filled_again(make: Callable[[Any], Any], kind: pa.DataType) -> None:
     buffer = np.zeros(3, np.int64)
+    function = Vectorized(lambda _: make(buffer), MAP, ARROW, pa.schema([("m", kind)]))
+    buffer[:] = 1
+    first = function.run(GIVEN)
+    expected = first.to_pylist()
+    buffer[:] = 2
+    second = function.run(GIVEN)
+    assert first.to_pylist() == expected != second.to_pylist()
 
-    def again(make: Callable[[Any], Any], value: int) -> pa.Table:
-        buffer[:] = value
-        return Vectorized(lambda _: make(buffer), MAP, ARROW, pa.schema([("m", pa.int64())])).run(GIVEN)
 
-    for make in (lambda it: it, lambda it: pd.Series(it, copy=False), lambda it: pd.DataFrame({"m": it}, copy=False)):
-        first = again(make, 1)
-        assert again(make, 2)["m"].to_pylist() == [2, 2, 2]
-        assert first["m"].to_pylist() == [1, 1, 1]
+def test_only_columns_that_are_not_of_the_input_are_copied() -> None:
+    buffer = np.zeros(3, np.int32)
+    table = Vectorized(lambda given: given.set_column(1, "n", pa.array(buffer)), MAP, ARROW, TWO).run(GIVEN)
+    assert table["word"].chunk(0).buffers()[1].address == GIVEN["word"].chunk(0).buffers()[1].address
+    assert table["n"].chunk(0).buffers()[1].address != buffer.ctypes.data
