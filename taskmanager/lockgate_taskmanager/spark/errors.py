@@ -28,7 +28,7 @@ from pyspark.errors import (
 from pyspark.errors.exceptions.captured import convert_exception
 
 from lockgate_taskmanager.spark.outages import names_outage
-from lockgate_taskmanager.spark.raised import raised_in
+from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE, raised_in
 from lockgate_taskmanager.spark.sql_place import sql_place
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
@@ -167,7 +167,7 @@ def on_data(where: str, text: str, error: Exception) -> ProgramError:
     if isinstance(error, PythonException) or _TRACEBACK in str(error):
         name = _RAISED.match(text)
         kind = getattr(builtins, name[1], None) if name else None
-        if not (isinstance(kind, type) and lasts(kind)):
+        if not (isinstance(kind, type) and lasts(kind)) and not text.startswith(UNREADABLE_VALUE):
             return UserCodeFailed(f"{where}: {text}", is_environmental=names_outage(name[1] if name else ""))
     found = _SQL_CONTEXT.search(str(error))
     line, marks = (found["line"], found["marks"]) if found else ("", "")

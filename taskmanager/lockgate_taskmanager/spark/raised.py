@@ -11,6 +11,9 @@ import traceback
 from pathlib import PurePath
 
 _LONGEST_CHAIN = 10
+UNREADABLE_VALUE = "the record has a value in column"
+"""How the sentence begins for a record that a function could not be called with."""
+_NOT_ITS_FAULT = "UnreadableRecordError"  # of `functions.rows`, which has this sentence
 _JAVA = "\n\tat "  # what follows the traceback in a message of Spark's
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
@@ -37,6 +40,9 @@ def raised_in(text: str, error: str) -> str:
 
 def raised_text(error: str, frames: list[tuple[str, int, str]]) -> str:
     """frames: (file, line, function), outermost first."""
+    kind, _, sentence = error.partition(": ")
+    if kind.rpartition(".")[2] == _NOT_ITS_FAULT:
+        return sentence
     return f"the Python function raised {error}{_line(frames)}"
 
 

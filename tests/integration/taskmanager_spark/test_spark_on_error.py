@@ -325,6 +325,31 @@ def test_a_call_that_fails_leaves_the_state_of_its_key_as_it_was(job: Job, tmp_p
     assert failed(run) == {"process-1": 4}
 
 
+class Years(ProcessFunction):
+    def process(self, context: Any, row: dict[str, Any]) -> Any:  # noqa: ARG002
+        yield {"key": row["key"], "total": row["at"].year}
+
+
+def test_a_date_that_python_does_not_have_is_the_fault_of_its_record(job: Job, tmp_path: Path) -> None:
+    summed(tmp_path, "fail")  # writes the input
+
+    def years(on_error: Choice) -> Pipeline:
+        pipeline = Pipeline("years")
+        dated = pipeline.read_json(tmp_path / "in", schema="key STRING, value BIGINT").select(
+            "key", "timestamp_micros(CASE value WHEN 13 THEN 253402300800000000 ELSE 0 END) AS at"
+        )
+        found = dated.key_by("key").process(Years(), schema="key STRING, total BIGINT", on_error=on_error)
+        found.write_json(tmp_path / "out")
+        return pipeline
+
+    with pytest.raises(
+        DataError, match=r"^operator '.*: the record has a value in column 'at'.*; the record: {'key': "
+    ):
+        finished(job, years("fail"))
+    finished(job, years("skip"))
+    assert sorted(row["key"] for row in written_rows(tmp_path / "out")) == ["a", "a", "a", "b", "c"]
+
+
 def test_failures_are_counted_once_across_attempts(job: Job, tmp_path: Path) -> None:
     values = [n if n % 20 else f"x{n}" for n in range(80)]
     pipeline = Pipeline("restored")

@@ -5,7 +5,7 @@ A record on which it fails is known at once, because there is one result for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
@@ -13,7 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lockgate_taskmanager.spark.functions.rows import Record, Results, WrongResult, described, is_named, records_of
+from lockgate_taskmanager.spark.functions.rows import (
+    UNREADABLE,
+    Record,
+    Results,
+    UnreadableRecord,
+    UnreadableRecordError,
+    WrongResult,
+    careful_records,
+    described,
+    is_named,
+    records_of,
+)
 
 Function = Callable[[Record], Any]
 _AT_ONCE = 4_096  # records: few enough for the processor's cache, and for the garbage collector
@@ -145,12 +156,43 @@ class RecordCalls:
         called, first = Called(), 0
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
             check()
-            self._run(batch, first, called, may_spare)
+            numbers = range(first, first + batch.num_rows)
+            try:
+                records = self._records_of(batch)
+            except UNREADABLE:
+                self._run_readable(batch, first, called, may_spare)
+            else:
+                self._run(batch, records, numbers, called, may_spare)
             first += batch.num_rows
+        called.failed = dict(sorted(called.failed.items()))
         return called
 
-    def _run(self, batch: pa.RecordBatch, first: int, called: Called, may_spare: Callable[[Exception], bool]) -> None:
-        records, results, failed = self._records_of(batch), list[Any](), dict[int, Exception]()
+    def _run_readable(
+        self, batch: pa.RecordBatch, first: int, called: Called, may_spare: Callable[[Exception], bool]
+    ) -> None:
+        """For a batch of which Python cannot hold each value."""
+        records, readable = careful_records(batch), list[int]()
+        for number, record in enumerate(records):
+            if not isinstance(record, UnreadableRecord):
+                readable.append(number)
+                continue
+            error = UnreadableRecordError(record.reason)
+            if not may_spare(error):
+                raise Failed(first + number, error)
+            called.failed[first + number] = error
+        rest = iter([records[number] for number in readable])
+        self._run(batch.take(pa.array(readable, pa.int64())), rest, [first + n for n in readable], called, may_spare)
+
+    def _run(
+        self,
+        batch: pa.RecordBatch,
+        records: Iterator[Record],
+        numbers: Sequence[int],
+        called: Called,
+        may_spare: Callable[[Exception], bool],
+    ) -> None:
+        """numbers: of the records in the table."""
+        results, failed = list[Any](), dict[int, Exception]()
         is_over = False
         while not is_over:
             try:
@@ -159,8 +201,8 @@ class RecordCalls:
             except Exception as error:  # the author's code
                 number = len(results) + len(failed)
                 if not may_spare(error):
-                    self._check(batch, first, results, may_spare)  # an earlier result may have been wrong
-                    raise Failed(first + number, error) from error
+                    self._check(batch, numbers, results, may_spare)  # an earlier result may have been wrong
+                    raise Failed(numbers[number], error) from error
                 failed[number] = error
         given, kept = batch, list(range(batch.num_rows))
         if failed:
@@ -170,23 +212,23 @@ class RecordCalls:
             made = self._call.batches(given, results)
         except WrongResult as error:
             if not may_spare(error):
-                raise Failed(first + kept[error.index], error) from None
+                raise Failed(numbers[kept[error.index]], error) from None
             wrong = self._call.wrong(results)
             failed |= {kept[index]: WrongResult(text) for index, text in wrong.items()}
             right = [index for index in range(len(results)) if index not in wrong]
             made = self._call.batches(given.take(pa.array(right, pa.int64())), [results[index] for index in right])
         called.batches.extend(made)
-        called.failed |= {first + number: failed[number] for number in sorted(failed)}
+        called.failed |= {numbers[number]: error for number, error in failed.items()}
 
     def _check(
-        self, batch: pa.RecordBatch, first: int, results: list[Any], may_spare: Callable[[Exception], bool]
+        self, batch: pa.RecordBatch, numbers: Sequence[int], results: list[Any], may_spare: Callable[[Exception], bool]
     ) -> None:
         """Raises Failed for the first result that does not fit. results: of the first records of the batch."""
         try:
             self._call.batches(batch.slice(0, len(results)), results)
         except WrongResult as error:
             if not may_spare(error):
-                raise Failed(first + error.index, error) from None
+                raise Failed(numbers[error.index], error) from None
 
 
 class Failed(Exception):

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from lockgate_taskmanager.spark.functions.kept import are_kept
+from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE
 
 Record = dict[str, Any]
 RecordsOf = Callable[[pa.RecordBatch], Iterator[Record]]
 _LONGEST_VALUE = 200
+UNREADABLE = (OverflowError, ValueError)  # by `RecordsOf`: see `careful_records`
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 
 
@@ -32,10 +34,25 @@ class WrongResult(Exception):
         self.index, self.value = index, value
 
 
+class UnreadableRecordError(ValueError):
+    """A record has a value that Python cannot hold. Its text is the whole sentence."""
+
+
+class UnreadableRecord(dict[str, Any]):
+    """A record of which Python cannot hold some values: those are text. reason: for the author."""
+
+    reason = ""
+
+    def error(self) -> UnreadableRecordError:
+        """With the record."""
+        return UnreadableRecordError(f"{self.reason}; the record: {shown(dict(self))}")
+
+
 def records_of(names: Sequence[str]) -> RecordsOf:
     """Makes the records of a batch with these columns, as dicts.
 
-    A dict display is three times as fast as `dict(zip(...))`, and has to be compiled for the names.
+    A dict display is three times as fast as `dict(zip(...))`, and has to be compiled for the names. Calls raise
+    UNREADABLE for a value that Python cannot hold, such as a TIMESTAMP of the year 10000.
     """
     variables = [f"_{index}" for index in range(len(names))]
     record = ", ".join(f"{name!r}: {variable}" for name, variable in zip(names, variables, strict=True))
@@ -43,6 +60,27 @@ def records_of(names: Sequence[str]) -> RecordsOf:
         f"lambda columns: ({{{record}}} for {', '.join(variables)}, in zip(*columns))"
     )
     return lambda batch: made([column.to_pylist() for column in batch.columns])
+
+
+def careful_records(batch: pa.RecordBatch) -> list[Record]:
+    """The records of a batch of which some are UnreadableRecords."""
+    records: list[Record] = [{} for _ in range(batch.num_rows)]
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for index, value in enumerate(column):
+            try:
+                records[index][name] = value.as_py()
+            except UNREADABLE as error:
+                if not isinstance(records[index], UnreadableRecord):
+                    records[index] = UnreadableRecord(records[index])
+                    records[index].reason = _unreadable(name, column.type, error)  # type: ignore[attr-defined]
+                text = column.slice(index, 1).to_string(indent=0)
+                records[index][name] = " ".join(text.split())[2:-2]  # without its brackets
+    return records
+
+
+def _unreadable(name: str, kind: pa.DataType, error: Exception) -> str:
+    why = "dates and times in Python are in the years 1 to 9999" if isinstance(error, OverflowError) else str(error)
+    return f"{UNREADABLE_VALUE} '{name}', which is {kind}, that a Python function cannot be given: {why}"
 
 
 class Results:

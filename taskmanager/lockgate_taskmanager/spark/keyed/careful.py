@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lockgate_taskmanager.spark.functions.rows import UnreadableRecord
 from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Runner, array_of
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.raised import raised
@@ -35,7 +36,7 @@ class CarefulRunner(Runner):
         number, self._calls = self._calls, self._calls + 1
         undo = self._noted()
         try:
-            self._emit(self._careless.process(context, row))
+            self._emit(self._careless.process(context, row), row)
             for column, field, start in zip(self._out, self._result, undo[0], strict=True):
                 array_of(column[start:], field)
         except Exception as error:  # the author's code
@@ -43,6 +44,10 @@ class CarefulRunner(Runner):
                 raise
             self._undo(*undo)
             self._failed.append((number, raised(error)))
+
+    def _refuse(self, record: UnreadableRecord) -> None:
+        self._failed.append((self._calls, record.reason))
+        self._calls += 1
 
     def on_timer(self, context: Any, timer: Any) -> Any:
         """Not a record: an error fails the batch."""
@@ -68,6 +73,8 @@ class CarefulRunner(Runner):
     ) -> None:
         for column, length in zip(self._out, lengths, strict=True):
             del column[length:]
+        while self._causes and self._causes[-1][0] >= lengths[0]:
+            self._causes.pop()
         self._cells.content, self._cells.is_changed = content, cells_changed
         self._timers.event, self._timers.wall, self._timers.is_changed = event, wall, timers_changed
 

@@ -11,14 +11,26 @@ element, and PAYLOAD its content, NULL when it is removed.
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
-from lockgate_taskmanager.spark.functions.rows import WrongResult, copied, may_change, records_of
+from lockgate_taskmanager.spark.functions.rows import (
+    UNREADABLE,
+    Record,
+    UnreadableRecord,
+    WrongResult,
+    careful_records,
+    copied,
+    may_change,
+    records_of,
+    shown,
+)
 from lockgate_taskmanager.spark.functions.rows import array_of as fitted
 from lockgate_taskmanager.spark.keyed.handles import (
     Cells,
@@ -73,6 +85,10 @@ class TimerEvent:
     is_event_time: bool
 
 
+Cause = Record | TimerEvent
+"""What the function was called for."""
+
+
 class KeyContext:
     """What a call of the function can access: its key, state, timers and times."""
 
@@ -112,6 +128,7 @@ class Runner:
         self._columns = frozenset(self._names)
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
+        self._causes: list[tuple[int, Any, Cause]] = []  # the first row of each call that emitted some, and its key
         self._kept: list[tuple[int, bytes | None, int | None, int | None, int | None, bytes | None]] = []
         for state in states:
             setattr(function, state.name, self._handle(state))
@@ -119,17 +136,28 @@ class Runner:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
         for batch in batches:
-            records = self._records_of(batch.select(list(self._records)))
+            given = batch.select(list(self._records))
+            try:
+                records = self._records_of(given)
+            except UNREADABLE:
+                records = iter(careful_records(given))
             about = (batch.column(name).to_pylist() for name in INPUT.names)
             for row, number, payload, is_record, watermark, now_ms in zip(records, *about, strict=True):
                 if number != self._number:
                     self._leave()
                     self._enter(number, row, payload, watermark, now_ms)
                 if is_record:
-                    self._emit(self._function.process(self._context, row))
+                    if isinstance(row, UnreadableRecord):
+                        self._refuse(row)
+                    else:
+                        self._emit(self._function.process(self._context, row), row)
             yield from self._flush()
         self._leave()
         yield from self._flush()
+
+    def _refuse(self, record: UnreadableRecord) -> None:
+        """The function cannot be called with it."""
+        raise record.error()
 
     def _handle(self, declared: Declared) -> Any:
         state_name = f"state '{declared.name}'"
@@ -187,7 +215,8 @@ class Runner:
             for time_ms in list(timers.event):
                 if time_ms in timers.event:
                     timers.delete_event_time(time_ms)
-                    self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, True)))
+                    timer = TimerEvent(time_ms, True)
+                    self._emit(self._function.on_timer(self._context, timer), timer)
         else:
             if timers.event:
                 self._fire(timers.event, self._watermark, True)
@@ -202,7 +231,8 @@ class Runner:
         last: int | None = None
         while (time_ms := self._timers.take_due(times, now_ms, last)) is not None:
             last = time_ms
-            self._emit(self._function.on_timer(self._context, TimerEvent(time_ms, is_event_time)))
+            timer = TimerEvent(time_ms, is_event_time)
+            self._emit(self._function.on_timer(self._context, timer), timer)
 
     def _keep(self, number: int) -> None:
         """Records payload, earliest timers and expiry time of the current key, and its elements that have changed."""
@@ -228,38 +258,64 @@ class Runner:
                 last = max(last, expiry)
         return last
 
-    def _emit(self, emitted: Any) -> None:
+    def _emit(self, emitted: Any, cause: Cause) -> None:
         if emitted is None:
             return
-        names = self._names
+        names, place, key = self._names, len(self._out[0]), self._context.key
         for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
             if type(row) is dict or isinstance(row, Mapping):
                 if not row.keys() <= self._columns:
                     other = next(name for name in row if name not in self._columns)
-                    raise TypeError(f"the function emitted a column '{other}' that its schema does not have")
+                    text = f"the function emitted a column '{other}' that its schema does not have"
+                    raise TypeError(f"{text}{_place(key, cause)}")
                 values: Any = [row.get(name) for name in names]
             elif isinstance(row, tuple | list) and len(row) == len(names):
                 values = row
             else:
-                raise TypeError(f"the function emitted {row!r}, but its schema has {len(names)} columns")
+                text = f"the function emitted {shown(row)}, but its schema has {len(names)} columns"
+                raise TypeError(f"{text}{_place(key, cause)}")
             for column, value in zip(self._out, map(copied, values) if self._may_change else values, strict=True):
                 column.append(value)
+        if len(self._out[0]) > place:
+            self._causes.append((place, key, cause))
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         count = len(self._out[0])
         if count:
-            columns = [array_of(values, field) for values, field in zip(self._out, self._result, strict=True)]
+            columns = self._columns_of_output()
             rest = [pa.nulls(count, field.type) for field in OUTPUT]
             table = pa.Table.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
             yield from table.to_batches()  # several if a column is longer than 2 GiB
-            for column in self._out:
-                column.clear()
+            for collected in (*self._out, self._causes):
+                collected.clear()
         if self._kept:
             rest = [pa.nulls(len(self._kept), field.type) for field in self._result]
             parts = zip(zip(*self._kept, strict=True), OUTPUT, strict=True)
             columns = [pa.array(values, field.type) for values, field in parts]
             yield pa.RecordBatch.from_arrays([*rest, *columns], names=[*self._result.names, *OUTPUT.names])
             self._kept.clear()
+
+    def _columns_of_output(self) -> list[pa.Array | pa.ChunkedArray]:
+        """Raises TypeError for the first row that does not fit: its key, and what it was emitted for."""
+        made, wrong = [], list[tuple[int, TypeError]]()
+        for values, field in zip(self._out, self._result, strict=True):
+            try:
+                made.append(fitted(values, field))
+            except WrongResult as error:
+                wrong.append((error.index, _misfit(error, field)))
+        if wrong:
+            index, reason = min(wrong, key=itemgetter(0))
+            _, key, cause = self._causes[bisect_right(self._causes, index, key=itemgetter(0)) - 1]
+            raise TypeError(f"{reason}{_place(key, cause)}")
+        return made
+
+
+def _place(key: Any, cause: Cause) -> str:
+    """Which call emitted it, for messages."""
+    if isinstance(cause, TimerEvent):
+        kind = "event" if cause.is_event_time else "processing"
+        return f"; the key: {shown(key)}; the timer: {cause.time_ms} ms of {kind} time"
+    return f"; the key: {shown(key)}; the record: {shown(cause)}"
 
 
 def calling(
@@ -285,6 +341,10 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array | pa.ChunkedArray:
     try:
         return fitted(values, field)
     except WrongResult as error:
-        raise TypeError(
-            f"the function emitted a value for column '{field.name}' that is not of type {field.type}: {error.value}"
-        ) from None
+        raise _misfit(error, field) from None
+
+
+def _misfit(error: WrongResult, field: pa.Field) -> TypeError:
+    return TypeError(
+        f"the function emitted a value for column '{field.name}' that is not of type {field.type}: {error.value}"
+    )

@@ -15,7 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from lockgate_taskmanager.spark.functions.rows import Record, Results, WrongResult, described, records_of, shown
+from lockgate_taskmanager.spark.functions.rows import (
+    UNREADABLE,
+    Record,
+    Results,
+    UnreadableRecord,
+    WrongResult,
+    careful_records,
+    described,
+    records_of,
+    shown,
+)
 
 CALL, START, END = "__call", "__start", "__end"
 INPUT = pa.schema([(CALL, pa.int64()), (START, pa.int64()), (END, pa.int64())])
@@ -86,7 +96,12 @@ class WindowRunner:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
         for batch in batches:
-            records = self._records_of(batch.select(list(self._records)))
+            given = batch.select(list(self._records))
+            try:
+                records = self._records_of(given)
+            except UNREADABLE:
+                unreadable = (record for record in careful_records(given) if isinstance(record, UnreadableRecord))
+                raise next(unreadable).error() from None
             about = (batch.column(name).to_pylist() for name in INPUT.names)
             for row, call, start, end in zip(records, *about, strict=True):
                 if call != self._call:

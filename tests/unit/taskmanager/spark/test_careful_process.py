@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lockgate_taskmanager.spark.functions.rows import UnreadableRecordError
 from lockgate_taskmanager.spark.keyed.careful import ERROR, NUMBER, CarefulRunner
 from lockgate_taskmanager.spark.keyed.runner import (
     ELEMENT,
@@ -22,6 +23,7 @@ from lockgate_taskmanager.spark.keyed.runner import (
     Declared,
     Runner,
 )
+from lockgate_taskmanager.spark.raised import raised
 from lockgate_taskmanager.state.format import key_payload
 
 KEYS, RECORDS = ("k",), ("k", "v")
@@ -178,3 +180,75 @@ def test_an_emitted_object_may_be_changed_and_emitted_again(kind: type[Runner], 
     runner = kind(Refilled(as_dict), (), KEYS, RECORDS, result)
     rows = pa.Table.from_batches(list(runner.run(iter([batch((0, "a", 1), (0, "a", 2))])))).to_pylist()
     assert [(row["seen"], row["buffer"]) for row in rows] == [([1], b"\x01"), ([1, 2], b"\x02")]
+
+
+def far(*values: int) -> pa.RecordBatch:
+    """Records of one key with a time in microseconds."""
+    given = batch(*((0, "a", value) for value in values))
+    return given.set_column(1, "v", given.column("v").cast(pa.timestamp("us")))
+
+
+class Counted:
+    """Counts its calls."""
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        yield context.key, row["v"].year
+
+
+YEAR_10000 = 253_402_300_800_000_000
+
+
+def test_a_date_that_python_does_not_have_is_the_fault_of_its_record() -> None:
+    with pytest.raises(UnreadableRecordError) as error:
+        list(Runner(Counted(), (), KEYS, RECORDS, RESULT).run(iter([far(YEAR_10000, 0)])))
+    assert raised(error.value) == (
+        "the record has a value in column 'v', which is timestamp[us], that a Python function cannot be given: dates"
+        " and times in Python are in the years 1 to 9999; the record: {'k': 'a', 'v': '10000-01-01 00:00:00.000000'}"
+    )
+    batches = CarefulRunner(Counted(), (), KEYS, RECORDS, RESULT).run(iter([far(YEAR_10000, 0, YEAR_10000)]))
+    rows = pa.Table.from_batches(list(batches)).to_pylist()
+    assert put_out(rows) == [("a", 1970)]
+    failed = [(row[NUMBER], row[ERROR]) for row in rows if row[NUMBER] is not None]
+    assert [number for number, _ in failed] == [0, 2]
+    assert failed[0][1].startswith("the record has a value in column 'v'")
+
+
+class Misfits:
+    """Emits what it is asked for, at records and timers."""
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        value = row["v"]
+        if value == -1:
+            context.timers.register_event_time(5)
+        elif value == -2:
+            yield {"k": "a", "m": 1}
+        elif value == -3:
+            yield "a", 1, 2
+        else:
+            yield 7 if value == 98 else "a", "no number" if value == 99 else value
+
+    def on_timer(self, context: Any, timer: Any) -> Any:  # noqa: ARG002
+        return [("a", "late")]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((1, 99, 98), "'no number' of type str; the key: 'a'; the record: {'k': 'a', 'v': 99}"),
+        ((1, 98, 99), "is not of type string: 7 of type int; the key: 'a'; the record: {'k': 'a', 'v': 98}"),
+        ((1, -1), "'late' of type str; the key: 'a'; the timer: 5 ms of event time"),
+        ((1, -2), "a column 'm' that its schema does not have; the key: 'a'; the record: {'k': 'a', 'v': -2}"),
+        ((1, -3), "('a', 1, 2), but its schema has 2 columns; the key: 'a'; the record: {'k': 'a', 'v': -3}"),
+    ],
+)
+def test_a_wrong_value_names_the_key_and_the_first_record_or_timer(values: tuple[int, ...], expected: str) -> None:
+    given = batch(*((0, "a", value) for value in values), watermark=10)
+    with pytest.raises(TypeError) as error:
+        list(Runner(Misfits(), (), KEYS, RECORDS, RESULT).run(iter([batch((3, "z", 4)), given])))
+    assert str(error.value).endswith(expected)
+
+
+def test_a_timer_is_named_behind_records_that_were_left_out() -> None:
+    given = batch((0, "a", 99), (0, "a", -1), (0, "a", 98), (1, "b", 1), watermark=10)
+    with pytest.raises(TypeError, match="the key: 'a'; the timer: 5 ms"):
+        list(CarefulRunner(Misfits(), (), KEYS, RECORDS, RESULT).run(iter([given])))

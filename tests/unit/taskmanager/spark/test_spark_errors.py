@@ -14,6 +14,7 @@ from lockgate_taskmanager.spark.careful import may_be_a_record
 from lockgate_taskmanager.spark.chain import _python
 from lockgate_taskmanager.spark.connect import clone_session
 from lockgate_taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
+from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE
 from lockgate_taskmanager.task.program import DataError, ProgramError, UserCodeFailed, UserError
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
@@ -79,6 +80,15 @@ def test_a_task_that_fails_on_its_data_is_a_fault_of_the_data(kind: str, message
     error = raised(stage_failure(f"org.apache.spark.{kind}", message))
     assert isinstance(error, DataError)
     assert cause_of(error) == FailureCause.DATA_ERROR
+
+
+def test_a_record_that_python_cannot_hold_is_a_fault_of_the_data() -> None:
+    text = f"{UNREADABLE_VALUE} 'at': years; the record: {{}}"
+    there = f"lockgate_taskmanager.spark.functions.rows.UnreadableRecordError: {text}"
+    error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{there}"))
+    assert isinstance(error, DataError)
+    assert may_be_a_record(error)
+    assert str(error) == f"operator 'x': {text}"
 
 
 def test_transient_errors_of_user_code_are_distinguished() -> None:

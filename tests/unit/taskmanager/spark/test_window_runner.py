@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lockgate_taskmanager.spark.functions.rows import UnreadableRecordError
 from lockgate_taskmanager.spark.keyed import window_runner
 from lockgate_taskmanager.spark.keyed.window_runner import WindowRunner
 
@@ -87,3 +88,10 @@ def test_the_first_record_that_shows_a_mistake_is_named(returned: Any, expected:
     assert "key 'b', window 1970-01-01 00:00:05.000000 to 1970-01-01 00:00:06.000000 UTC" in str(raised.value)
     if isinstance(returned, list):
         assert f"record {len(returned)} of its output" in str(raised.value)
+
+
+def test_a_date_that_python_does_not_have_is_the_fault_of_its_record() -> None:
+    columns = [["a"], pa.array([1 << 30], pa.int32()).cast(pa.date32()), [0], [0], [1000]]
+    given = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), ["k", "v", *window_runner.INPUT.names])
+    with pytest.raises(UnreadableRecordError, match=r"column 'v'.*; the record: {'k': 'a', "):
+        list(WindowRunner(lambda *_: None, ("k",), ("k", "v"), RESULT).run(iter([given])))

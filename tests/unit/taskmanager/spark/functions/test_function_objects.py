@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from lockgate_proto.messages import (
     ObjectForm,
@@ -18,9 +19,10 @@ from lockgate_proto.messages import (
     StateKind,
 )
 from lockgate_taskmanager.spark.functions.stage import FunctionContext, FunctionStage
+from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.state.backend import inline_handle
 from lockgate_taskmanager.state.parts.stored_part import StoredPart, digest, indexed
-from lockgate_taskmanager.task.program import StateUnreadable, UserCodeFailed, UserError
+from lockgate_taskmanager.task.program import DataError, StateUnreadable, UserCodeFailed, UserError
 from pyspark import cloudpickle
 
 CALLS: list[str] = []
@@ -159,3 +161,14 @@ def test_state_is_not_dropped_when_the_object_has_none() -> None:
     made.restored = (stored(7),)
     with pytest.raises(StateUnreadable, match="the snapshot has state of its object, and its object has none now"):
         made.open(1)
+
+
+def test_the_message_of_a_record_that_python_cannot_hold_names_it_and_blames_no_function() -> None:
+    made = stage(lambda _: True)
+    at = pa.array([253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us"))
+    table = pa.table({"at": at})
+    made.compile(LeafSpec(Form.TABLE, table=table.schema), None)
+    with pytest.raises(DataError) as raised:
+        made.run(table, lambda: None)
+    assert str(raised.value).startswith("operator 'f': the record has a value in column 'at', which is timestamp[us], ")
+    assert str(raised.value).endswith('; the record: {"at":"+10000-01-01T00:00:00.000000"}')

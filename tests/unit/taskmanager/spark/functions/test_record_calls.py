@@ -441,3 +441,41 @@ def test_a_value_whose_repr_fails_is_still_named() -> None:
 
     with pytest.raises(WrongResult, match="a Bad whose repr"):
         batched(WORD, [Bad()])
+
+
+_YEAR_10000 = 253_402_300_800_000_000
+_TIME = pa.timestamp("us")
+
+
+def far_times(*values: Any) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(_TIME)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        far_times(0, _YEAR_10000, None, _YEAR_10000),
+        far_times(0, _YEAR_10000, None, _YEAR_10000).cast(pa.timestamp("us", "UTC")),
+        pa.array([0, 1 << 30, None, -(1 << 30)], pa.int32()).cast(pa.date32()),
+        pa.ListArray.from_arrays([0, 0, 1, 1, 2], far_times(_YEAR_10000, _YEAR_10000)),
+    ],
+)
+def test_a_date_that_python_does_not_have_is_the_fault_of_its_record(column: pa.Array) -> None:
+    table = pa.table({"n": range(4), "at": column})
+    sentence = (
+        f"the record has a value in column 'at', which is {column.type}, that a Python function cannot be given: dates"
+        " and times in Python are in the years 1 to 9999"
+    )
+
+    def not_2(record: Any) -> bool:
+        if record["n"] == 2:
+            raise KeyError("no 2")
+        return True
+
+    with pytest.raises(Failed) as raised:
+        called(Filter(), not_2, table)
+    assert (raised.value.number, str(raised.value)) == (1, sentence)
+    found = called(Filter(), not_2, table, may_spare=True)
+    assert [row["n"] for batch in found.batches for row in batch.select(["n"]).to_pylist()] == [0]
+    assert list(found.failed) == [1, 2, 3]
+    assert (str(found.failed[1]), str(found.failed[2])) == (sentence, "'no 2'")
