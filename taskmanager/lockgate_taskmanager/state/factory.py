@@ -24,6 +24,7 @@ from lockgate_taskmanager.state.join.join_database import JoinDatabase
 from lockgate_taskmanager.state.join.join_heap import JoinHeap
 from lockgate_taskmanager.state.join.join_spec import JoinSpec, SideSpec
 from lockgate_taskmanager.state.join.waiting import WaitingRows
+from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.rocksdb import engine
 from lockgate_taskmanager.state.rocksdb.restore import Restore
 from lockgate_taskmanager.state.rows.deduplicate import DeduplicateStore
@@ -34,7 +35,6 @@ from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StateSpec, StoreSpec
 from lockgate_taskmanager.state.store import KeyedStore
 from lockgate_taskmanager.state.windows.early_windows import EarlyWindows
-from lockgate_taskmanager.state.windows.late_clock import LateClock
 from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema

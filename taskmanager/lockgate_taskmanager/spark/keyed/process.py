@@ -38,7 +38,9 @@ from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.firing import Firing, Portion
 from lockgate_taskmanager.state.format import key_payload
+from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.processing_clock import ProcessingClock
 from lockgate_taskmanager.state.rows.row_store import PROCESS, Keys, RowSpec, RowStore, adopted, distinct, rows_of
 from lockgate_taskmanager.state.store import FrozenStore, Merged
 from lockgate_taskmanager.task.program import DataError, SnapshotOrder, StateUnreadable, UserCodeFailed
@@ -173,7 +175,7 @@ class ProcessStore:
         """rows: with the schema of the records."""
         self.schema = plan.schema
         self._spec, self._rows, self._plan = spec, rows, plan
-        self._now_ms = 0
+        self._time, self._late_clock = ProcessingClock(), LateClock(spec.operator_id)
         self._firing = Firing()
         self._compile(rows.record_schema)
 
@@ -194,7 +196,7 @@ class ProcessStore:
         keys, numbers = distinct(partial, self._spec.keys)
         order = np.argsort(numbers, kind="stable")
         records = partial.drop_columns([HASH]).take(pa.array(order))
-        payloads = self._rows.find(keys, self._now_ms)
+        payloads = self._rows.find(keys, self._time.now_ms)
         changed, failed = self._visit(records, numbers[order], keys, payloads, is_record=True)
         return Merged(partial.num_rows, changed, failed=failed)
 
@@ -215,14 +217,15 @@ class ProcessStore:
         return self._firing.is_settled
 
     def tick(self, unix_ms: int) -> pa.Table | None:
-        self._now_ms = max(self._now_ms, unix_ms)
-        if self._rows.next_due(self._rows.clock.now) > self._now_ms:
+        now_ms = self._time.tick(unix_ms)
+        self._late_clock.note(self._time.ahead_ms)
+        if self._rows.next_due(self._rows.clock.now) > now_ms:
             return None
         fired = self._firing.begin(self._fire(expires=True), self.schema)
         return fired if fired.num_rows or self._firing.has_more else None
 
     def wakes_at(self) -> int:
-        return self._rows.next_due(self._rows.clock.now)
+        return self._time.unix_of(self._rows.next_due(self._rows.clock.now))
 
     def warm_up(self) -> None:
         self._plan.warm_up()
@@ -238,7 +241,7 @@ class ProcessStore:
 
     def _fire(self, *, expires: bool = False) -> Iterator[Portion]:
         """Visits the keys whose timers are due. expires: rows that have expired are removed at the end."""
-        due = self._rows.due(self._rows.clock.now, self._now_ms)
+        due = self._rows.due(self._rows.clock.now, self._time.now_ms)
         following = next(due, None)
         while following is not None:
             keys, payloads = following
@@ -246,16 +249,16 @@ class ProcessStore:
             fired, _ = self._visit(timers, np.arange(len(keys)), keys, payloads, is_record=False)
             following = next(due, None)
             if following is None and expires:
-                self._rows.expire(self._now_ms)
+                self._rows.expire(self._time.now_ms)
             yield Portion(fired, is_settled=True, is_last=following is None)
         if expires:
-            self._rows.expire(self._now_ms)
+            self._rows.expire(self._time.now_ms)
 
     def _visit(
         self, records: pa.Table, numbers: Array, keys: Keys, payloads: pa.Array, *, is_record: bool
     ) -> tuple[pa.Table, pa.Table | None]:
         """Calls the function, stores changed payloads; returns its output, and the records that it failed on."""
-        about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._now_ms)
+        about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._time.now_ms)
         result, failed = self._plan.failed(self._plan.run(records, numbers, payloads, about), records)
         is_state = pc.is_valid(result.column(runner.KEY))
         for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():

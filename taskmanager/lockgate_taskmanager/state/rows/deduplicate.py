@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.processing_clock import ProcessingClock
 from lockgate_taskmanager.state.rows.row_store import NEVER, Rows, RowSpec, RowStore, adopted, distinct
 from lockgate_taskmanager.state.store import FrozenStore, Merged
 from lockgate_taskmanager.task.program import SnapshotOrder
@@ -20,7 +22,7 @@ class DeduplicateStore:
     def __init__(self, spec: RowSpec, rows: RowStore, ttl_ms: int) -> None:
         """rows: with the schema of the records; ttl_ms: 0 for no limit."""
         self._spec, self._rows, self._ttl_ms = spec, rows, ttl_ms
-        self._now_ms = 0
+        self._time, self._late_clock = ProcessingClock(), LateClock(spec.operator_id)
 
     @property
     def schema(self) -> pa.Schema:
@@ -39,12 +41,12 @@ class DeduplicateStore:
         if not partial.num_rows:
             return Merged(0, self.schema.empty_table())
         keys, numbers = distinct(partial, self._spec.keys)
-        is_new = pc.is_null(self._rows.find(keys, self._now_ms)).to_numpy(zero_copy_only=False)
+        is_new = pc.is_null(self._rows.find(keys, self._time.now_ms)).to_numpy(zero_copy_only=False)
         fresh = np.flatnonzero(is_new)
         first = np.unique(numbers, return_index=True)[1]  # record of each key
         if len(fresh):
             never = np.full(len(fresh), NEVER)
-            over = np.full(len(fresh), self._now_ms + self._ttl_ms) if self._ttl_ms else never
+            over = np.full(len(fresh), self._time.now_ms + self._ttl_ms) if self._ttl_ms else never
             payloads = pa.array([b""] * len(fresh), pa.binary())
             self._rows.put(keys.take(fresh), Rows(payloads, never, never, over))
         passed = partial.drop_columns([HASH]).take(pa.array(np.sort(first[fresh])))
@@ -69,8 +71,8 @@ class DeduplicateStore:
 
     def tick(self, unix_ms: int) -> None:
         """Deletes expired keys."""
-        self._now_ms = max(self._now_ms, unix_ms)
-        self._rows.expire(self._now_ms)
+        self._rows.expire(self._time.tick(unix_ms))
+        self._late_clock.note(self._time.ahead_ms)
 
     def wakes_at(self) -> None:
         """Never: expired keys are not found in any case."""

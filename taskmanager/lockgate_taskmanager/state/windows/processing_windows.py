@@ -14,11 +14,11 @@ from lockgate_proto.messages import KeyedAggregate, SessionWindow
 
 from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.event_clock import EventClock
+from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.layout import HASH, PANE, parts, with_bounds
 from lockgate_taskmanager.state.processing_clock import ProcessingClock
 from lockgate_taskmanager.state.store import Fires, Merged
 from lockgate_taskmanager.state.windows.clocked_windows import ClockedWindows
-from lockgate_taskmanager.state.windows.late_clock import LateClock
 from lockgate_taskmanager.state.windows.shape import shape_of
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 

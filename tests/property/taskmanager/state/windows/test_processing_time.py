@@ -19,7 +19,7 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
-from lockgate_taskmanager.state.windows.late_clock import LateClock
+from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 

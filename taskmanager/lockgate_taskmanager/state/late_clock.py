@@ -1,4 +1,4 @@
-"""Says in the log that a clock is behind processing time, which then runs slowly, so that windows end late."""
+"""Says in the log that a clock is behind processing time, which then runs slowly: windows and timers are late."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LateClock:
             self._recurring.warning(
                 LOG,
                 "late",
-                "operator '%s': the clock is %.1f s behind the processing time of the windows, which runs at half speed"
+                "operator '%s': the clock is %.1f s behind processing time, which runs at half speed"
                 " until the clock has caught up, in %.0f s; wait, or start a new job from a savepoint without the state"
                 " of this operator",
                 self._operator_id,
@@ -38,6 +38,6 @@ class LateClock:
             self._recurring.info(
                 LOG,
                 "caught up",
-                "operator '%s': the clock has caught up with the processing time of the windows",
+                "operator '%s': the clock has caught up with processing time",
                 self._operator_id,
             )

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from lockgate_common.recurring_log import RecurringLog
-from lockgate_taskmanager.state.windows.late_clock import LateClock
+from lockgate_taskmanager.state.late_clock import LateClock
 
 
 class Hand:
@@ -36,11 +36,11 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 WARNING = (
-    "WARNING operator 'counts': the clock is 3600.0 s behind the processing time of the windows, which runs at half"
+    "WARNING operator 'counts': the clock is 3600.0 s behind processing time, which runs at half"
     " speed until the clock has caught up, in 7200 s; wait, or start a new job from a savepoint without the state of"
     " this operator"
 )
-CAUGHT_UP = "INFO operator 'counts': the clock has caught up with the processing time of the windows"
+CAUGHT_UP = "INFO operator 'counts': the clock has caught up with processing time"
 
 
 def test_a_clock_that_is_late_is_reported_once_a_minute_and_once_when_it_has_caught_up(
