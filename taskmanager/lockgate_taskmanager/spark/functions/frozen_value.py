@@ -4,6 +4,7 @@ unchangeable (numbers, text, bytes)                            is kept as it is
 list, dict, set ... of unchangeable values, numpy array        is copied, and pickled in the background
 function, where one may stand for a value                      is called in the background
 everything else                                                is pickled at once: the author may change it
+fields that may refer to the same objects                      are pickled together
 
 Arrow data is not unchangeable: it may lie in the memory of a numpy array or a bytearray.
 """
@@ -11,9 +12,10 @@ Arrow data is not unchangeable: it may lie in the memory of a numpy array or a b
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -65,18 +67,49 @@ def frozen(value: Any, what: str, *, may_defer: bool = False) -> Callable[[], by
 
 def copied(value: Any) -> Any:
     """The value, or a copy of it, that nothing changes any more; None when only pickling can make one."""
-    kind = type(value)
-    if kind in _UNCHANGEABLE:
+    if type(value) in _UNCHANGEABLE:
         return value
-    if kind is np.ndarray and not value.dtype.hasobject:
-        return value.copy()
-    if kind is bytearray:
-        return bytearray(value)
+    return value.copy() if _is_plain(value) else None
+
+
+def frozen_together(values: Mapping[str, Any], what: Callable[[str], str]) -> Callable[[], bytes]:
+    """What makes the bytes of a dict of fields, which keeps what is one object in several of them. Raises StateRefused.
+
+    what: a field by name, for messages.
+    """
+    copies = {id(value): copied(value) for value in values.values()}
+    if any(copy is None for copy in copies.values()):
+        data = _pickled_fields(values, what)
+        return lambda: data
+    kept = {name: copies[id(value)] for name, value in values.items()}
+    return lambda: _pickled_fields(kept, what)
+
+
+def may_be_shared(owner: Any, name: str) -> bool:
+    """Whether something in this field may be in another one, too: what is unchangeable does not matter there."""
+    is_only_there = _references(owner, name) <= _ONLY_THERE  # before there is a variable for it
+    value = getattr(owner, name)
+    kind = type(value)
+    if kind in _UNCHANGEABLE or (kind in (tuple, frozenset) and _are_unchangeable(value)):
+        return False
+    return not (is_only_there and _is_plain(value))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it can be copied, and refers to nothing that can change."""
+    kind = type(value)
     if kind in _MAPPINGS:
-        return value.copy() if _are_unchangeable(value) and _are_unchangeable(value.values()) else None
+        return _are_unchangeable(value) and _are_unchangeable(value.values())
     if kind in _COLLECTIONS:
-        return value.copy() if _are_unchangeable(value) else None
-    return None
+        return _are_unchangeable(value)
+    return kind is bytearray or (kind is np.ndarray and not value.dtype.hasobject)
+
+
+def _references(owner: Any, name: str) -> int:
+    return sys.getrefcount(getattr(owner, name))
+
+
+_ONLY_THERE = _references(types.SimpleNamespace(field=[]), "field")
 
 
 def called(make: Callable[[], Any], what: str) -> Any:
@@ -110,6 +143,15 @@ def pickled(value: Any, what: str) -> bytes:
             f"{what} cannot be pickled ({type(error).__name__}: {error}); keep open files, connections, locks and"
             " generators out of it, and make them in open()"
         ) from error
+
+
+def _pickled_fields(values: Mapping[str, Any], what: Callable[[str], str]) -> bytes:
+    try:
+        return pickled(values, what("', '".join(values)))
+    except StateRefused:
+        for name, value in values.items():  # to name the field
+            pickled(value, what(name))
+        raise
 
 
 def _are_unchangeable(values: Collection[Any]) -> bool:

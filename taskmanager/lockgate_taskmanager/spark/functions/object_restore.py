@@ -21,6 +21,8 @@ from lockgate_taskmanager.state.parts.stored_part import StoredPart
 from lockgate_taskmanager.task.program import ProgramError, StateUnreadable
 
 Stored = tuple[ObjectIndex, Mapping[str, StoredPart]]
+TOGETHER = ""
+"""The part of fields that may refer to the same objects: a dict by name. Any other part is one field."""
 _DIVISIBLE = frozenset({ObjectForm.OBJECT_ITEMS, ObjectForm.OBJECT_PARTS})
 
 
@@ -106,7 +108,7 @@ def _value(form: ObjectForm, wanted: Sequence[Wanted], owner: Owner) -> Any:
         case ObjectForm.OBJECT_ITEMS:
             return [item for _, block, first, end in values for item in (block if end < 0 else block[first:end])]
         case ObjectForm.OBJECT_FIELDS:
-            return {name: value for name, value, _, _ in values}
+            return _fields([(name, value) for name, value, _, _ in values], owner)
         case ObjectForm.OBJECT_PARTS:
             return _merged([(name, value) for name, value, _, _ in values], owner)
         case ObjectForm.OBJECT_WHOLE if len(values) == 1:
@@ -116,6 +118,20 @@ def _value(form: ObjectForm, wanted: Sequence[Wanted], owner: Owner) -> Any:
                 f"{owner.where}: its state cannot be read: it has the form {int(form)} and {len(values)} parts; use the"
                 " version of Lockgate that has written it"
             )
+
+
+def _fields(parts: Sequence[tuple[str, Any]], owner: Owner) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in parts:
+        if name != TOGETHER:
+            found[name] = value
+        elif isinstance(value, dict):
+            found |= value
+        else:
+            raise StateUnreadable(
+                f"{owner.where}: its state cannot be read: a {type(value).__name__} stands for fields"
+            )
+    return found
 
 
 def _merged(parts: Sequence[tuple[str, Any]], owner: Owner) -> dict[str, Any]:

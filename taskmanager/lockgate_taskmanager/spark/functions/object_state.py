@@ -14,8 +14,16 @@ from typing import Any
 
 from lockgate_proto.messages import ObjectForm, ObjectIndex, ObjectState, OperatorState
 
-from lockgate_taskmanager.spark.functions.frozen_value import called, copied, frozen, is_deferred, pickled
-from lockgate_taskmanager.spark.functions.object_restore import Owner, restored_value
+from lockgate_taskmanager.spark.functions.frozen_value import (
+    called,
+    copied,
+    frozen,
+    frozen_together,
+    is_deferred,
+    may_be_shared,
+    pickled,
+)
+from lockgate_taskmanager.spark.functions.object_restore import TOGETHER, Owner, restored_value
 from lockgate_taskmanager.state.parts.frozen_parts import FrozenParts
 from lockgate_taskmanager.state.parts.part_log import Base, Changes, KeptPart, PartLog
 from lockgate_taskmanager.state.parts.size_watch import SizeWatch
@@ -112,10 +120,19 @@ class StateOfObject:
                 f"{self._owner.where}: its object has no field '{missing[0]}', which is one of its state_fields; set it"
                 " in __init__() or open()"
             )
+
+        def what(name: str) -> str:
+            return f"{self._owner.where}: field '{name}' of its state"
+
+        shared = [name for name in self._fields if may_be_shared(self._function, name)]
+        if len(shared) < 2:
+            shared = []
         made = [
-            Part(name, frozen(getattr(self._function, name), f"{self._owner.where}: field '{name}' of its state"))
-            for name in self._fields
+            Part(name, frozen(getattr(self._function, name), what(name))) for name in self._fields if name not in shared
         ]
+        if shared:
+            values = {name: getattr(self._function, name) for name in shared}
+            made.append(Part(TOGETHER, frozen_together(values, what)))
         return lambda: iter(made)
 
     def _items(self, value: Any) -> Parts:

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import ObjectState, OperatorState
+from lockgate_proto.messages import ObjectForm, ObjectState, OperatorState
+from lockgate_taskmanager.spark.functions import object_state
 from lockgate_taskmanager.spark.functions.object_restore import Owner
 from lockgate_taskmanager.spark.functions.object_state import StateOfObject
 from lockgate_taskmanager.state.backend import Backend, FileBackend, InlineBackend
+from lockgate_taskmanager.state.parts.stored_part import read_index
 from lockgate_taskmanager.task.program import SnapshotOrder, StateRefused, StateUnreadable
 
 FIXED, SPLIT, UNION = (
@@ -369,3 +371,66 @@ def test_a_damaged_part_is_never_unpickled(tmp_path: Path) -> None:
     file.write_bytes(data)
     with pytest.raises(StateUnreadable, match="corrupt"):
         state_of(Object()).restore([state], 1)
+
+
+class Linked:
+    """Its fields refer to each other: two are one list, and the third has it inside."""
+
+    state_fields = ("count", "recent", "current", "open_ones", "weights")
+
+    def __init__(self) -> None:
+        self.count = 7
+        self.recent = self.current = [1, 2]
+        self.open_ones: dict[str, Any] = {"a": self.recent, "b": [np.zeros(2)]}
+        self.weights = self.open_ones["b"][0]
+
+
+class LinkedPlain(Linked):
+    """Without the one that has to be pickled at once."""
+
+    state_fields = ("count", "recent", "current")
+
+
+@pytest.mark.parametrize("kind", [Linked, LinkedPlain])
+def test_what_is_one_object_in_several_fields_still_is_after_a_restore(backend: Backend, kind: type[Linked]) -> None:
+    before, after = kind(), kind()
+    before.recent.append(3)
+    frozen = state_of(before).snapshot(1, SnapshotOrder())
+    before.recent.append(4)  # after the barrier
+    before.weights[0] = 5
+    state_of(after).restore([frozen.persist(1, backend.writer(1))], 1)
+    assert after.recent == [1, 2, 3]
+    assert after.current is after.recent
+    if kind is Linked:
+        assert after.open_ones["a"] is after.recent
+        assert after.open_ones["b"][0] is after.weights
+        assert after.weights.tolist() == [0, 0]
+    again = kind()
+    state_of(again).restore([taken(after, backend)], 1)
+    assert again.current is again.recent
+
+
+def test_a_field_that_nothing_else_refers_to_is_still_pickled_in_the_background(backend: Backend) -> None:
+    function = Linked()
+    function.recent, function.current, function.weights = [1], [2], np.zeros(1)
+    frozen = state_of(function).snapshot(1, SnapshotOrder())
+    index, parts = read_index(frozen.persist(1, backend.writer(1)))
+    assert index.form is ObjectForm.OBJECT_FIELDS
+    assert sorted(parts) == sorted(Linked.state_fields)
+
+
+def test_fields_of_a_snapshot_with_a_part_for_each_are_restored(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_state, "may_be_shared", lambda *_: False)  # as it was written before
+    state, after = taken(Linked(), backend), Linked()
+    after.recent = []
+    state_of(after).restore([state], 1)
+    assert (after.count, after.recent, after.open_ones["a"]) == (7, [1, 2], [1, 2])
+
+
+def test_the_field_that_cannot_be_pickled_is_named_among_several() -> None:
+    function = Linked()
+    function.open_ones["lock"] = threading.Lock()
+    with pytest.raises(StateRefused, match="field 'open_ones' of its state cannot be pickled"):
+        state_of(function).snapshot(1, SnapshotOrder())
