@@ -73,8 +73,9 @@ class CarefulRunner(Runner):
     ) -> None:
         for column, length in zip(self._out, lengths, strict=True):
             del column[length:]
-        while self._causes and self._causes[-1][0] >= lengths[0]:
-            self._causes.pop()
+        while self._starts and self._starts[-1] >= lengths[0]:
+            for collected in (self._starts, self._keys_of_calls, self._causes):
+                collected.pop()
         self._cells.content, self._cells.is_changed = content, cells_changed
         self._timers.event, self._timers.wall, self._timers.is_changed = event, wall, timers_changed
 

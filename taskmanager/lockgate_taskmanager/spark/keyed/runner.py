@@ -128,7 +128,9 @@ class Runner:
         self._columns = frozenset(self._names)
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
-        self._causes: list[tuple[int, Any, Cause]] = []  # the first row of each call that emitted some, and its key
+        self._starts: list[int] = []  # of each call that emitted rows, the first of them
+        self._keys_of_calls: list[Any] = []
+        self._causes: list[Cause] = []
         self._kept: list[tuple[int, bytes | None, int | None, int | None, int | None, bytes | None]] = []
         for state in states:
             setattr(function, state.name, self._handle(state))
@@ -277,7 +279,9 @@ class Runner:
             for column, value in zip(self._out, map(copied, values) if self._may_change else values, strict=True):
                 column.append(value)
         if len(self._out[0]) > place:
-            self._causes.append((place, key, cause))
+            self._starts.append(place)  # no tuples: the garbage collector would go through them
+            self._keys_of_calls.append(key)
+            self._causes.append(cause)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         count = len(self._out[0])
@@ -286,7 +290,7 @@ class Runner:
             rest = [pa.nulls(count, field.type) for field in OUTPUT]
             table = pa.Table.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
             yield from table.to_batches()  # several if a column is longer than 2 GiB
-            for collected in (*self._out, self._causes):
+            for collected in (*self._out, self._starts, self._keys_of_calls, self._causes):
                 collected.clear()
         if self._kept:
             rest = [pa.nulls(len(self._kept), field.type) for field in self._result]
@@ -305,8 +309,8 @@ class Runner:
                 wrong.append((error.index, _misfit(error, field)))
         if wrong:
             index, reason = min(wrong, key=itemgetter(0))
-            _, key, cause = self._causes[bisect_right(self._causes, index, key=itemgetter(0)) - 1]
-            raise TypeError(f"{reason}{_place(key, cause)}")
+            call = bisect_right(self._starts, index) - 1
+            raise TypeError(f"{reason}{_place(self._keys_of_calls[call], self._causes[call])}")
         return made
 
 
