@@ -12,6 +12,7 @@ from dataclasses import replace
 from lockgate_proto.messages import (
     AttemptId,
     AttemptProgress,
+    AttemptRecord,
     CheckpointCommitted,
     JobGraph,
     LeaderFailover,
@@ -165,3 +166,10 @@ def may_go_on(progress: AttemptProgress) -> bool:
 def is_wanted(graph: JobGraph) -> bool:
     """Whether the job's author wants running attempts to be adopted."""
     return graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
+
+
+def slot_ids(newest: AttemptId, record: AttemptRecord) -> tuple[AttemptId, ...]:
+    """By slot: the attempt in which its subtasks began. newest: that of the record."""
+    numbers = record.slot_attempts or (newest.attempt,) * len(record.task_manager_ids)
+    known = {number: replace(newest, attempt=number) for number in set(numbers)}
+    return tuple(map(known.__getitem__, numbers))

@@ -8,7 +8,6 @@ none --request, begin--> current, not deployed --deploy--> current --tear_down--
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import assert_never
 
 from lockgate_common.amounts import listed
@@ -38,7 +37,7 @@ from lockgate_coordinator.checkpoint.events import AttemptRunning
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_coordinator.graph.regions import connection
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
-from lockgate_coordinator.job.adoption import Adoption, is_wanted
+from lockgate_coordinator.job.adoption import Adoption, is_wanted, slot_ids
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters, ahead_text
 from lockgate_coordinator.job.deploy_size import DeployTooLarge
@@ -498,10 +497,3 @@ class JobAttempts:
         stale = {(name, known) for name, known in zip(self._found_places, self._stale, strict=False) if name in places}
         found = sorted(stale, key=lambda item: (item[0], item[1].attempt))
         return [Send(name, CancelAttempt(attempt=known, reason=reason)) for name, known in found]
-
-
-def slot_ids(newest: AttemptId, record: AttemptRecord) -> tuple[AttemptId, ...]:
-    """By slot: the attempt in which its subtasks began. newest: that of the record."""
-    numbers = record.slot_attempts or (newest.attempt,) * len(record.task_manager_ids)
-    known = {number: replace(newest, attempt=number) for number in set(numbers)}
-    return tuple(map(known.__getitem__, numbers))

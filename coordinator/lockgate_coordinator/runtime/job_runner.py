@@ -42,8 +42,8 @@ from lockgate_coordinator.checkpoint.completed import CompletedCheckpoints
 from lockgate_coordinator.graph.destinations import Destination, destinations
 from lockgate_coordinator.job import effects as do
 from lockgate_coordinator.job import events as ev
+from lockgate_coordinator.job.adoption import slot_ids
 from lockgate_coordinator.job.backoff import Backoff
-from lockgate_coordinator.job.job_attempts import slot_ids
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.together import together

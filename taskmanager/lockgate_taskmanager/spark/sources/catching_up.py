@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import SplitState
 
-from lockgate_taskmanager.spark.leaf import LeafSpec
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading, Source
 from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable
+
+if TYPE_CHECKING:
+    from lockgate_taskmanager.spark.leaf import LeafSpec
 
 FOUND_AGAIN_MS = 30_000  # others run on meanwhile without checkpoints
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import EventTime, SplitRange, SplitState
 
-from lockgate_taskmanager.spark.leaf import Content, LeafSpec
 from lockgate_taskmanager.task.program import Exhausted, Idle
+
+if TYPE_CHECKING:
+    from lockgate_taskmanager.spark.leaf import Content, LeafSpec
 
 FIRST_BATCH_BYTES = 50_000
 _GROWTH = 4
