@@ -11,7 +11,7 @@ from lockgate_devtools.drill.observer import JobObserver
 from lockgate_proto.messages import JobEventKind, LeaderFailover, TaskManagerFailover
 
 from lockgate import Job, count
-from tests.chaos.testing_cluster import CONTINUE, STOP, TestingCluster
+from tests.chaos.testing_cluster import TestingCluster
 from tests.chaos.watched_job import WatchedJob
 from tests.drained import PATIENCE_S
 from tests.kafka_broker import PARTITIONS as TOPIC_PARTITIONS
@@ -58,24 +58,6 @@ def test_the_part_of_a_dead_task_manager_restarts_alone_and_a_new_leader_adopts_
         job.wait_checkpoints(2)
         assert job.status.attempt == 2
         assert job.check_exact().restarts == 1
-    history.check()
-
-
-def test_a_frozen_task_manager_that_wakes_up_after_its_part_has_restarted_changes_no_result(
-    testing: TestingCluster,
-) -> None:
-    """Its subtasks go on sending and committing until they learn that they were replaced."""
-    with testing.history() as history, testing.ledger(failover=REATTACH, parts=PART) as job:
-        job.wait_checkpoints(2)
-        frozen = place(job, 1)
-        testing.cluster.kill("taskmanager", frozen, STOP)
-        try:
-            job.wait_attempt(2)
-        finally:
-            testing.cluster.kill("taskmanager", frozen, CONTINUE)
-        job.wait_checkpoints(3)
-        job.check_exact()
-        assert [text.startswith("only ") for text in extents(job)][:1] == [True]
     history.check()
 
 

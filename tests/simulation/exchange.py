@@ -97,6 +97,13 @@ class Exchange:
             stream.tell_receiver("the network")
 
 
+class _OutboxWithoutJoining(Outbox):
+    """More elements are in flight."""
+
+    def _can_join(self, first: Element, following: Element, size: int) -> bool:  # noqa: ARG002
+        return False
+
+
 class SimulatedOutput:
     """A RemoteOutput of the exchange: what it keeps and sends is decided by the real Outbox."""
 
@@ -114,8 +121,8 @@ class SimulatedOutput:
         del instance  # there are no impostors here
         self.sender = cast("SimulatedTaskManager", peers.world.current)
         self.exchange, self._on_lost, self.on_writable = peers, on_lost, on_writable
-        pieces = {} if log is None else {"message_bytes": LOGGED_MESSAGE_BYTES}
-        self.box = Outbox(1 << 40, CHANNEL_BOUND, log, **pieces)
+        bounds = (1 << 40, CHANNEL_BOUND)
+        self.box = _OutboxWithoutJoining(*bounds) if log is None else Outbox(*bounds, log, LOGGED_MESSAGE_BYTES)
         self.window = WINDOW if on_writable is not None else None if log is None else LOGGED_WINDOW
         self._canceled = False
         self._stream = _Stream(self, address, hello)

@@ -358,7 +358,7 @@ def test_a_watcher_gets_every_event_but_only_the_newest_status() -> None:
         hub.event(m.JobEvent(text=str(n)))
         hub.status(m.JobStatus("job", attempt=n))
     hub.finish(WatchEnd.JOB_ENDED)
-    updates = [update.update.update for update in iter(watcher.take, None)]
+    updates = [update.make().update for update in iter(watcher.take, None)]
     texts = [update.text for update in updates if isinstance(update, m.JobEvent)]
     assert updates[0] == m.JobStatus("job")
     assert texts == ["before", "0", "1", "2"]
@@ -386,7 +386,7 @@ def test_a_watcher_that_comes_hours_later_gets_the_takeover_in_order() -> None:
         hub.event(event)
     watcher = hub.watch(m.JobStatus("job"))
     hub.finish(WatchEnd.JOB_ENDED)
-    updates = [update.update.update for update in iter(watcher.take, None)]
+    updates = [update.make().update for update in iter(watcher.take, None)]
     assert updates[1:] == [*takeover, often[0], *often[-KEPT_OF_A_KIND:]]
 
 

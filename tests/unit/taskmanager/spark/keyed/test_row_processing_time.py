@@ -47,7 +47,7 @@ class Timers:
 
     schema = pa.schema([("fired", pa.int64())])
 
-    def compile(self, records: pa.Schema) -> None:
+    def compile(self, records: pa.Schema, *, by_element: bool = False) -> None:
         pass
 
     def timers_of(self, keys: Any) -> pa.Table:
@@ -55,7 +55,7 @@ class Timers:
 
     def run(self, records: pa.Table, numbers: Any, payloads: pa.Array, about: Any) -> pa.Table:  # noqa: ARG002
         wall = about.now_ms + 1_000 if about.is_record else runner.NEVER
-        state: list[Any] = [0, b"state" if about.is_record else None, runner.NEVER, wall, runner.NEVER]
+        state: list[Any] = [0, b"state" if about.is_record else None, runner.NEVER, wall, runner.NEVER, None]
         fired = None if about.is_record else about.now_ms
         columns = [[fired, None], *([None, value] for value in state)]
         schema = pa.schema([*self.schema, *runner.OUTPUT])
