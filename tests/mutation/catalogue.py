@@ -801,6 +801,7 @@ MUTANTS = (
         (
             "tests/unit/coordinator/runtime/test_recovery_line.py::"
             "test_a_healthy_job_is_never_held_back_by_leaders_that_die_one_after_the_other",
+            f"{_SIMULATION}::test_leaders_that_are_killed_one_after_the_other_hold_no_healthy_job_back",
         ),
     ),
     Mutant(

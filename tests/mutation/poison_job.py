@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.recovery_line import RecoveryLine
 
 
 def _enter(self: RecoveryLine, runner: JobRunner, deaths: int) -> None:
-    self._begin(runner.key, deaths, partial(runner.load, fresh=False))
+    self._begin(runner, deaths)
 
 
 assert hasattr(RecoveryLine, "enter")

@@ -1,16 +1,15 @@
 """Decides when a new leader recovers each job, and which jobs it holds back. Actor thread only.
 
     entered --no leader died of it--> begun, concurrently ------+--> through
-       |----leaders died meanwhile--> in line --its turn--> begun --no slots--> aside --slots--> in line
+       |----leaders died meanwhile--> in line --its turn--> begun
        +----MAX_DEATHS of them--> held back --released by a client--> begun
 
 A job can be poison: if its recovery crashes the leader's process, it crashes the next leader as well. So the recoveries
 that were begun and not finished are counted in ZooKeeper, under the job's node. A recovery is through when every
-subtask runs, or when the leader has survived the job for SETTLED_MS.
+subtask runs, or when the leader has survived the job for SETTLED_MS: jobs that wait for slots do no harm.
 
 A leader that is stopped removes its marks. When one crashes, all jobs that it was recovering are suspects. The next
-leader recovers these one at a time, so that another crash identifies the culprit, and only that is counted. One that
-waits for slots does no harm: it steps aside, is not counted meanwhile, and takes a turn again when it gets them.
+leader recovers these one at a time, so that another crash identifies the culprit, and only that is counted.
 
 Leaders also die one after the other for reasons of their own, and a healthy job would be held back for that. So before
 a recovery whose death would be the last one allowed, the leader survives for PROVEN_MS without the job. One that dies
@@ -60,8 +59,7 @@ class RecoveryLine:
         self._persistence = persistence
         self._begun: dict[str, Timer | None] = {}  # by job key; None: its mark is being written
         self._deaths: dict[str, int] = {}  # of those begun, before this term
-        self._suspects: list[tuple[str, int, Callable[[], None]]] = []  # key, deaths, what begins its recovery
-        self._aside: dict[str, int] = {}  # suspects that have had to wait for slots, until their next turn: deaths
+        self._suspects: list[tuple[JobRunner, int]] = []
         self._begun_ms = monotonic_ms()  # the term
         self._is_proven = False  # the leader has survived for PROVEN_MS
         self._proof: Timer | None = None
@@ -82,38 +80,15 @@ class RecoveryLine:
             log.warning("job %s: %s leaders died while they recovered it; it waits its turn", runner.key, deaths)
             if deaths >= MAX_DEATHS - 1:
                 runner.wait(f"{deaths} leaders in a row died while they recovered it: this one lives without it first")
-            self._suspects.append((runner.key, deaths, partial(runner.load, fresh=False)))
+            self._suspects.append((runner, deaths))
             self._next()
         else:
-            self._begin(runner.key, deaths, partial(runner.load, fresh=False))
-
-    def waits(self, key: str) -> None:
-        """The job does not get its slots for now, and cannot harm the leader meanwhile: the next suspect begins."""
-        if self._first != key:
-            return
-        timer, deaths = self._begun.pop(key), self._deaths.pop(key)
-        if timer is not None:
-            timer.cancel()
-        self._aside[key] = deaths
-        self._work(key, partial(self._take_back, key, deaths))
-        self._first = None
-        self._next()
-
-    def offered(self, key: str, pass_on: Callable[[], None]) -> None:
-        """The job gets its slots: passes that on at once, or in its turn if it is a suspect that has stepped aside."""
-        if key not in self._aside:
-            pass_on()
-            return
-        self._suspects = [suspect for suspect in self._suspects if suspect[0] != key]  # an offer before is stale
-        self._suspects.append((key, self._aside[key], pass_on))
-        self._next()
+            self._begin(runner, deaths)
 
     def through(self, key: str, *, has_ended: bool = False) -> None:
         """The leader has survived the job's recovery. has_ended: the job has ended, and its records will be deleted."""
         timer = self._begun.pop(key, None)
         self._deaths.pop(key, None)
-        if self._aside.pop(key, None) is not None:  # it has ended
-            self._suspects = [suspect for suspect in self._suspects if suspect[0] != key]
         if timer is not None:
             timer.cancel()
             if not has_ended:
@@ -160,37 +135,37 @@ class RecoveryLine:
         if runner.is_held:  # else it was cancelled meanwhile, or released twice
             log.warning("job %s is released: its recovery begins", runner.key)
             runner.is_held = False
-            self._begin(runner.key, 0, partial(runner.load, fresh=False))
+            self._begin(runner, 0)
 
     def _next(self) -> None:
         """Begins with the suspect that the fewest leaders have died of, unless one is being recovered."""
         if self._first is not None or not self._suspects:
             return
-        suspect = key, deaths, begin = min(self._suspects, key=lambda suspect: suspect[1])
+        runner, deaths = min(self._suspects, key=lambda suspect: suspect[1])
         if deaths >= MAX_DEATHS - 1 and not self._is_proven:
             if self._proof is None:
                 self._proof = self._actor.at(self._begun_ms + PROVEN_MS, self._prove)
             return
-        self._suspects.remove(suspect)
-        self._aside.pop(key, None)
-        self._first = key
-        self._begin(key, deaths, begin)
+        self._suspects.remove((runner, deaths))
+        self._first = runner.key
+        self._begin(runner, deaths)
 
     def _prove(self) -> None:
         if not self._fence.over.is_set():
             self._is_proven = True
             self._next()
 
-    def _begin(self, key: str, deaths: int, begin: Callable[[], None]) -> None:
-        """Marks the recovery durably before anything of the job is read or written: one worker keeps this order."""
-        self._begun[key], self._deaths[key] = None, deaths
-        mark = partial(self._persistence.note_recovery, key, deaths + 1)
-        self._work(key, mark, lambda _: self._marked(key), lambda: self._marked(key))
-        begin()
+    def _begin(self, runner: JobRunner, deaths: int) -> None:
+        """Marks the recovery durably before anything of the job is read: one worker does both, in this order."""
+        self._begun[runner.key], self._deaths[runner.key] = None, deaths
+        mark = partial(self._persistence.note_recovery, runner.key, deaths + 1)
+        self._work(runner.key, mark, lambda _: self._marked(runner), lambda: self._marked(runner))
+        runner.load(fresh=False)
 
-    def _marked(self, key: str) -> None:
-        if key in self._begun and self._begun[key] is None:  # else it has ended or stepped aside meanwhile
-            self._begun[key] = self._actor.at(monotonic_ms() + SETTLED_MS, partial(self.through, key))
+    def _marked(self, runner: JobRunner) -> None:
+        if runner.key in self._begun:  # else it has ended meanwhile
+            due_ms = monotonic_ms() + SETTLED_MS
+            self._begun[runner.key] = self._actor.at(due_ms, partial(self.through, runner.key))
 
     def _work(
         self,

@@ -453,11 +453,8 @@ class LeaderTerm:
             event = self._copies.preferring(event)
         for effect in self._pool.handle(event, monotonic_ms()):
             match effect:
-                case SlotsOffered(job_key):
-                    self.line.offered(job_key, partial(self._notify, job_key, effect))
-                case SlotsMissing(job_key):
+                case SlotsOffered(job_key) | SlotsMissing(job_key):
                     self._notify(job_key, effect)
-                    self.line.waits(job_key)
                 case WakePool(at_ms):
                     if self._pool_timer is not None:
                         self._pool_timer.cancel()

@@ -147,47 +147,6 @@ def test_a_suspect_that_ends_lets_the_next_one_in() -> None:
     assert leader.loaded == ["a", "b"]
 
 
-def test_a_suspect_that_waits_for_slots_lets_the_next_one_in_at_once_and_is_not_counted() -> None:
-    counts = {"a": 1, "b": 1, "healthy": 1}
-    leader = Leader(counts, runs=lambda key: key == "healthy").recover("a", "b", "healthy")
-    for key in ("a", "b"):
-        leader.line.waits(key)
-        leader.recover()
-    assert leader.loaded == ["a", "b", "healthy"]
-    assert counts == {"a": 1, "b": 1}, "if the leader dies now, it has not died of those that wait"
-
-
-def test_suspects_that_get_their_slots_take_turns_again() -> None:
-    counts = {"a": 1, "b": 1}
-    leader = Leader(counts, runs=lambda _: False).recover("a", "b")
-    begun: list[str] = []
-    for key in ("a", "b"):
-        leader.line.waits(key)
-    for key in ("a", "b", "b"):  # the last one replaces an offer that is stale
-        leader.line.offered(key, lambda key=key: begun.append(key))  # type: ignore[misc]
-    leader.recover()
-    assert (begun, counts) == (["a"], {"a": 2, "b": 1})
-    leader.line.waits("b")
-    assert begun == ["a"], "it is not its turn"
-    leader.line.through("a")
-    leader.recover()
-    assert (begun, counts) == (["a", "b"], {"b": 2})
-    leader.line.through("b")
-    leader.recover()
-    leader.line.offered("b", lambda: begun.append("again"))
-    assert (begun[-1], counts) == ("again", {}), "it is no suspect any more"
-
-
-def test_a_suspect_that_ends_while_it_waits_takes_no_turn() -> None:
-    leader = Leader({"a": 1, "b": 1}, runs=lambda _: False).recover("a", "b")
-    leader.line.waits("a")
-    leader.line.offered("a", lambda: pytest.fail("it has ended"))
-    leader.line.through("a", has_ended=True)
-    leader.line.through("b")
-    leader.recover()
-    assert leader.loaded == ["a", "b"]
-
-
 def test_a_mark_that_cannot_be_written_keeps_no_job_from_its_recovery() -> None:
     leader = Leader({})
     broken: Any = leader.line._workers
