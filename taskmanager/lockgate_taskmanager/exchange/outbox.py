@@ -50,10 +50,12 @@ class Outbox:
     def pieces(self, element: Element, place: BatchPiece) -> Iterable[Sent]:
         """An element as it is to be added, one after the other: a large table in parts."""
         found = list(split(element, self._message_bytes)) if isinstance(element, pa.Table) else [element]
+        if self._log is None:  # whoever receives it is lost with the whole job, and needs no positions
+            yield from (Sent(piece, size_of(piece)) for piece in found)
+            return
         for piece in found[:-1]:
-            yield Sent(piece, size_of(piece), self._log is not None)
-        more = self._log is not None and place.more
-        yield Sent(found[-1], size_of(found[-1]), more, place.read_to)
+            yield Sent(piece, size_of(piece), True)
+        yield Sent(found[-1], size_of(found[-1]), place.more, place.read_to)
 
     def add(self, sent: Sent, *, is_had: bool = False) -> None:
         """is_had: the receiver has had it, and only another attempt of the receiver may need it."""

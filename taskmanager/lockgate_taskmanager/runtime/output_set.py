@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lockgate_proto.messages import Barrier, SplitRange
 
-from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, Element
+from lockgate_taskmanager.exchange.elements import BatchPiece, Element
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, RemoteOutput, not_accepted
 from lockgate_taskmanager.task.program import Emission
 
@@ -42,12 +42,16 @@ class OutputSet:
 
         ranges: of a source, what was read for it.
         """
+        if not ranges:
+            for emission in emissions:
+                self._channels[self._edge_targets[emission.edge], emission.target].send(emission.table)
+            return
         ways = [(self._edge_targets[emission.edge], emission.target) for emission in emissions]
         last = {way: number for number, way in enumerate(ways)}
         read = tuple(ranges)
         for number, (way, emission) in enumerate(zip(ways, emissions, strict=True)):
             channel, is_last = self._channels[way], last[way] == number
-            channel.send(emission.table, BatchPiece(not is_last, read) if read else ALONE)
+            channel.send(emission.table, BatchPiece(not is_last, read))
 
     def broadcast(self, element: Element) -> None:
         """Sends to every downstream subtask, once each."""

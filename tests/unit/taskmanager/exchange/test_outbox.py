@@ -45,6 +45,12 @@ def test_only_the_last_piece_of_a_table_says_how_far_it_was_read() -> None:
     assert [(sent.more, sent.read_to) for sent in taken(box)] == [(True, ()), (False, READ)]
 
 
+def test_a_channel_without_a_log_says_nothing_of_positions() -> None:
+    box = Outbox(1_000, 10, message_bytes=16)
+    give(box, table(1, 2, 3, 4), BatchPiece(more=True, ranges=tuple(RANGE)))
+    assert [(sent.more, sent.read_to) for sent in taken(box)] == [(False, ()), (False, ())]
+
+
 def test_what_the_receiver_has_had_is_only_for_another_attempt_of_it() -> None:
     box = outbox()
     box.accepted(HAS_HAD)
