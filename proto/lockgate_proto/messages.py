@@ -536,10 +536,26 @@ class TriggeredWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyFiringWindow:
+    """Tumbling, sliding or cumulating windows, by event time or by processing time, whose results are emitted early as those of a TriggeredWindow. A kind of its own, so that a task manager that knows only TriggeredWindow refuses it."""
+
+    size_ms: int = 0
+    # From the end of a window to that of the next: size_ms for tumbling windows. A record is in at most 100 windows.
+    slide_ms: int = 0
+    offset_ms: int = 0
+    # All windows of a period of size_ms start with it, as those of a CumulatingWindow.
+    is_cumulating: bool = False
+    # The trigger, for each key and window, as in TriggeredWindow.
+    every_count: int = 0
+    every_ms: int = 0
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """How a keyed aggregate or a function of windows groups records by time."""
 
-    kind: TumblingWindow | SlidingWindow | SessionWindow | CumulatingWindow | TriggeredWindow | None = None
+    kind: TumblingWindow | SlidingWindow | SessionWindow | CumulatingWindow | TriggeredWindow | EarlyFiringWindow | None = None
     # SQL expression over the input: TIMESTAMP, or integer milliseconds since 1970. Empty with processing_time.
     event_time: str = ""
     # How long a fired window is kept; it fires again when a late record arrives in that time. 0 with processing_time.
@@ -598,10 +614,10 @@ class KeyedProcess:
 
 @dataclass(frozen=True, slots=True)
 class WindowProcess:
-    """First operator of a vertex whose inputs are all HASH on `keys`. A function, pickled with pyspark.cloudpickle: called with the records of a key and window once event time has passed the window. Only from authenticated clients."""
+    """First operator of a vertex whose inputs are all HASH on `keys`. A function, pickled with pyspark.cloudpickle: called with the records of a key and window once event time or processing time has passed it. Only from authenticated clients."""
 
     keys: tuple[str, ...] = ()
-    # Tumbling, sliding or cumulating, by event time, without allowed lateness.
+    # Tumbling, sliding or cumulating, without allowed lateness.
     window: Window | None = None
     function: bytes = b""
     description: str = ""
@@ -1605,6 +1621,20 @@ class SubtaskCounters:
     at_work_ms: int = 0
     # Unset: as before.
     load: SubtaskLoad | None = None
+    # Unset: what its receivers may have to get again is kept, as far as is known.
+    gap: ReplayGap | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayGap:
+    """What a subtask has sent to others is more than it keeps for receivers that start again."""
+
+    # Of the receivers for which not everything is kept; empty: perhaps all of them.
+    slots: tuple[int, ...] = ()
+    # The earliest checkpoint from which everything may be kept: these receivers cannot start from an earlier one alone.
+    since: int = 0
+    # What each channel may keep.
+    max_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

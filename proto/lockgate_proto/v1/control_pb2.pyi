@@ -263,20 +263,32 @@ class BatchedReport(_message.Message):
     def __init__(self, report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
-    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load")
+    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load", "gap")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     EFFORT_FIELD_NUMBER: _ClassVar[int]
     AT_WORK_FIELD_NUMBER: _ClassVar[int]
     AT_WORK_MS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    GAP_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
     effort: SubtaskEffort
     at_work: str
     at_work_ms: int
     load: _load_pb2.SubtaskLoad
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ...) -> None: ...
+    gap: ReplayGap
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ..., gap: _Optional[_Union[ReplayGap, _Mapping]] = ...) -> None: ...
+
+class ReplayGap(_message.Message):
+    __slots__ = ("slots", "since", "max_bytes")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    since: int
+    max_bytes: int
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., since: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class SubtaskEffort(_message.Message):
     __slots__ = ("busy_us", "batches", "records", "size_bytes", "quickest_us")

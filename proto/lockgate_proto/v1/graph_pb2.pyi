@@ -437,13 +437,32 @@ class TriggeredWindow(_message.Message):
     purge: bool
     def __init__(self, size_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ..., every_count: _Optional[int] = ..., every_ms: _Optional[int] = ..., purge: _Optional[bool] = ...) -> None: ...
 
+class EarlyFiringWindow(_message.Message):
+    __slots__ = ("size_ms", "slide_ms", "offset_ms", "is_cumulating", "every_count", "every_ms", "purge")
+    SIZE_MS_FIELD_NUMBER: _ClassVar[int]
+    SLIDE_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_CUMULATING_FIELD_NUMBER: _ClassVar[int]
+    EVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EVERY_MS_FIELD_NUMBER: _ClassVar[int]
+    PURGE_FIELD_NUMBER: _ClassVar[int]
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+    is_cumulating: bool
+    every_count: int
+    every_ms: int
+    purge: bool
+    def __init__(self, size_ms: _Optional[int] = ..., slide_ms: _Optional[int] = ..., offset_ms: _Optional[int] = ..., is_cumulating: _Optional[bool] = ..., every_count: _Optional[int] = ..., every_ms: _Optional[int] = ..., purge: _Optional[bool] = ...) -> None: ...
+
 class Window(_message.Message):
-    __slots__ = ("tumbling", "sliding", "session", "cumulating", "triggered", "event_time", "allowed_lateness_ms", "processing_time")
+    __slots__ = ("tumbling", "sliding", "session", "cumulating", "triggered", "early_firing", "event_time", "allowed_lateness_ms", "processing_time")
     TUMBLING_FIELD_NUMBER: _ClassVar[int]
     SLIDING_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CUMULATING_FIELD_NUMBER: _ClassVar[int]
     TRIGGERED_FIELD_NUMBER: _ClassVar[int]
+    EARLY_FIRING_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     ALLOWED_LATENESS_MS_FIELD_NUMBER: _ClassVar[int]
     PROCESSING_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -452,10 +471,11 @@ class Window(_message.Message):
     session: SessionWindow
     cumulating: CumulatingWindow
     triggered: TriggeredWindow
+    early_firing: EarlyFiringWindow
     event_time: str
     allowed_lateness_ms: int
     processing_time: bool
-    def __init__(self, tumbling: _Optional[_Union[TumblingWindow, _Mapping]] = ..., sliding: _Optional[_Union[SlidingWindow, _Mapping]] = ..., session: _Optional[_Union[SessionWindow, _Mapping]] = ..., cumulating: _Optional[_Union[CumulatingWindow, _Mapping]] = ..., triggered: _Optional[_Union[TriggeredWindow, _Mapping]] = ..., event_time: _Optional[str] = ..., allowed_lateness_ms: _Optional[int] = ..., processing_time: _Optional[bool] = ...) -> None: ...
+    def __init__(self, tumbling: _Optional[_Union[TumblingWindow, _Mapping]] = ..., sliding: _Optional[_Union[SlidingWindow, _Mapping]] = ..., session: _Optional[_Union[SessionWindow, _Mapping]] = ..., cumulating: _Optional[_Union[CumulatingWindow, _Mapping]] = ..., triggered: _Optional[_Union[TriggeredWindow, _Mapping]] = ..., early_firing: _Optional[_Union[EarlyFiringWindow, _Mapping]] = ..., event_time: _Optional[str] = ..., allowed_lateness_ms: _Optional[int] = ..., processing_time: _Optional[bool] = ...) -> None: ...
 
 class IntervalJoin(_message.Message):
     __slots__ = ("left_keys", "right_keys", "left_time", "right_time", "lower_ms", "upper_ms", "left_prefix", "right_prefix")
