@@ -28,6 +28,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "target_batch_ms": (10, None),
     "batch_interval_ms": (0, 60_000),
     "max_batch_bytes": (1024, None),
+    "replay_log_bytes": (0, None),
     "warmup_runs": (0, None),
 }
 

@@ -286,6 +286,22 @@ def remove_folder(location: Location) -> None:
             location.fs.delete_dir(location.path)
 
 
+def remove_empty_folder(location: Location) -> None:
+    """Deletes a folder without content; any other, or a missing one, is left as it is. Raises OSError.
+
+    On a disk what is stored in it at the same moment stays. Elsewhere a folder can only be deleted with its content.
+    """
+    if location.is_local:
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                os.rmdir(location.path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+    elif not location.fs.get_file_info(pafs.FileSelector(location.path, allow_not_found=True)):
+        remove_folder(location)
+
+
 def remove_files(folder: Location, prefix: str) -> None:
     """Deletes the files of a folder whose names begin with `prefix`, if any; a missing folder is ignored.
 
