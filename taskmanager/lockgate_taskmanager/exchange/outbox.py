@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
+from lockgate_common.amounts import size_text
 from lockgate_proto.messages import Barrier, EndOfInput, ExchangeSignal, LoopProbe, SplitRange
 
 from lockgate_taskmanager.exchange.elements import MESSAGE_BYTES, BatchPiece, Element, size_of, split
 from lockgate_taskmanager.exchange.errors import CannotRejoin
-from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
+from lockgate_taskmanager.exchange.replay_log import Kept, ReplayLog, Sent
 
 
 class Outbox:
@@ -35,6 +36,12 @@ class Outbox:
     def is_over(self) -> bool:
         """Nothing that is added will ever arrive."""
         return bool(self.broken) and self._log is None
+
+    @property
+    def kept(self) -> Kept | None:
+        """What its log holds; None without one. From any thread."""
+        log = self._log
+        return log.kept if log is not None else None
 
     @property
     def is_below_bound(self) -> bool:
@@ -115,7 +122,7 @@ class Outbox:
         """
         again = self._log.since(checkpoint_id) if self._log is not None else None
         if again is None:
-            raise CannotRejoin(f"what was sent to {name} since checkpoint {checkpoint_id} is not kept")
+            raise CannotRejoin(f"what was sent to {name} since checkpoint {checkpoint_id} is not kept{self._excess()}")
         self.broken, self.received, self._has_ended = "", {}, False  # what it has had, it loses
         self.queue = deque(again)
         self.queued_bytes = sum(sent.size for sent in again)
@@ -124,6 +131,14 @@ class Outbox:
         """Drops what is queued."""
         self.queue.clear()
         self.queued_bytes = 0
+
+    def _excess(self) -> str:
+        """Why not, for people; "" where the log was not too small."""
+        kept = self.kept
+        if kept is None or not kept.since:
+            return ""
+        share = size_text(kept.max_bytes)
+        return f": it is more than {share}, the channel's share of taskmanager.replay_log_bytes"
 
     def _pop(self) -> Sent:
         sent = self.queue.popleft()

@@ -35,7 +35,7 @@ from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed, R
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outbox import Outbox
 from lockgate_taskmanager.exchange.peers import PeerChannels
-from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
+from lockgate_taskmanager.exchange.replay_log import Kept, ReplayLog, Sent
 
 log = logging.getLogger(__name__)
 
@@ -223,6 +223,11 @@ class RemoteOutput:
     @property
     def queued_bytes(self) -> int:
         return self._box.queued_bytes
+
+    @property
+    def kept(self) -> Kept | None:
+        """What its log holds; None without one. From any thread."""
+        return self._box.kept
 
     @property
     def received(self) -> Mapping[str, int]:

@@ -14,8 +14,6 @@ from lockgate_proto.messages import Barrier, EndOfInput, SplitPosition, Watermar
 
 from lockgate_taskmanager.exchange.elements import CONTROL_BYTES, Element
 
-LOG_BYTES = 64 * 1024 * 1024  # of all channels of a subtask together
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -27,22 +25,40 @@ class Sent:
     read_to: tuple[SplitPosition, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a log holds: so many of at most max_bytes. since: the earliest checkpoint from which it may hold everything;
+    0 while it is not known to be too small.
+    """
+
+    size_bytes: int
+    max_bytes: int
+    since: int
+
+
 class ReplayLog:
     """Pure. Of one channel. max_bytes: what is more is forgotten, up to the next barrier.
 
     base: the checkpoint that the sender starts from, 0 for none.
     """
 
-    def __init__(self, max_bytes: int = LOG_BYTES, base: int = 0) -> None:
+    def __init__(self, max_bytes: int, base: int = 0) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: deque[Sent] = deque()
         self._base: int | None = base  # the checkpoint whose barrier comes just before the entries; None after a gap
         self._has_gap = False  # nothing is kept until the next barrier
+        self._barrier = base  # the newest that has passed
+        self._since = 0  # see Kept
         # From before the entries: what a receiver that begins again has to know all the same.
         self._prologues: list[pa.Schema] = []
         self._watermark: Sent | None = None
         self._end: Sent | None = None
+
+    @property
+    def kept(self) -> Kept:
+        """From any thread."""
+        return Kept(self._bytes, self._max_bytes, self._since)
 
     def has_room(self, size: int) -> bool:
         """Whether an element can be added without a gap."""
@@ -51,7 +67,7 @@ class ReplayLog:
     def add(self, sent: Sent) -> None:
         """The next element of the channel."""
         if isinstance(sent.element, Barrier):
-            self._has_gap = False
+            self._has_gap, self._barrier = False, sent.element.checkpoint_id
         elif self._has_gap or not self.has_room(sent.size):
             self._forget(sent)
             return
@@ -65,7 +81,7 @@ class ReplayLog:
         if before is not None:
             for _ in range(before + 1):
                 self._pop()
-            self._base = checkpoint_id
+            self._base, self._since = checkpoint_id, 0
 
     def since(self, checkpoint_id: int) -> tuple[Sent, ...] | None:
         """What a receiver that begins at this completed checkpoint has to get, in order; None when it is not known.
@@ -85,7 +101,7 @@ class ReplayLog:
         while self._entries:
             self._pop()
         self._passed(sent)
-        self._base, self._has_gap = None, True
+        self._base, self._has_gap, self._since = None, True, self._barrier + 1
 
     def _pop(self) -> Sent:
         sent = self._entries.popleft()

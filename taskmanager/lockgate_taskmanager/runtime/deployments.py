@@ -146,7 +146,7 @@ class Reporting(Protocol):
 
 
 class Deployments:
-    """Thread safe. spill_folder: see InputGate."""
+    """Thread safe. spill_folder: see InputGate; log_bytes: see Wiring."""
 
     def __init__(
         self,
@@ -158,8 +158,10 @@ class Deployments:
         report: Reporting,
         stories: Stories,
         spill_folder: str | None = None,
+        log_bytes: int = 0,
     ) -> None:
         self._id, self._spill_folder, self._stories = task_manager_id, spill_folder, stories
+        self._log_bytes = log_bytes
         self._factory, self._registry, self._peers, self._fence = factory, registry, peers, fence
         self._report = report
         self._lock = threading.Lock()
@@ -243,7 +245,8 @@ class Deployments:
                 work = None
             if effort.counters or work is not None:
                 what, since_ms = (work.what, work.since_ms) if work is not None else ("", 0)
-                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, task.load.news()))
+                news, gap = task.load.news(), task.rejoining.gap(task.outputs)
+                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, news, gap))
         return tuple(found)
 
     def live_tasks(self) -> list[SubtaskTask]:
@@ -293,7 +296,7 @@ class Deployments:
             log.warning("a deployment without attempt is ignored")
             return
         try:
-            wiring = Wiring(attempt, layout_of(deploy), self._id)
+            wiring = Wiring(attempt, layout_of(deploy), self._id, self._log_bytes)
         except MalformedMessage as error:
             log.error("the deployment of attempt %d of %s is ignored: %s", attempt.attempt, attempt.job_key, error)
             return

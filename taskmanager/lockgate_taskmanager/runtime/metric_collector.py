@@ -76,6 +76,9 @@ def _add_subtask(samples: Samples, task: SubtaskTask, labels: tuple[str, str, in
         samples.add(of.QUEUED_ELEMENTS, fill.elements, *labels)
         samples.add(of.QUEUE_FILL, fill.fullest, *labels)
     samples.add(of.OUTPUT_BYTES, task.outputs.queued_bytes(), *labels)
+    if kept := task.outputs.kept():
+        samples.add(of.LOG_BYTES, sum(known.size_bytes for _, known in kept), *labels)
+        samples.add(of.LOGS_TOO_SMALL, sum(known.since > 0 for _, known in kept), *labels)
     snapshot = task.newest_snapshot
     if snapshot is not None:
         samples.add(of.SNAPSHOT_SYNC, snapshot.sync_s, *labels)

@@ -61,6 +61,16 @@ QUEUE_FILL = gauge(
 OUTPUT_BYTES = gauge(
     "lockgate_subtask_output_queue_bytes", "Bytes that wait to be sent to other task managers.", _SUBTASK
 )
+LOG_BYTES = gauge(
+    "lockgate_subtask_replay_log_bytes",
+    "What it keeps for receivers on other task managers that may start again; only where a part of the job can.",
+    _SUBTASK,
+)
+LOGS_TOO_SMALL = gauge(
+    "lockgate_subtask_replay_logs_too_small",
+    "Channels with more since the newest checkpoint than is kept: the loss of a receiver restarts the whole job.",
+    _SUBTASK,
+)
 STATE_SIZE = gauge(
     "lockgate_state_size_bytes",
     "State of an operator in the subtask's newest snapshot, by state backend.",

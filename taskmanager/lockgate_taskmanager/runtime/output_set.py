@@ -8,6 +8,7 @@ from lockgate_proto.messages import Barrier, SplitRange
 
 from lockgate_taskmanager.exchange.elements import BatchPiece, Element
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, RemoteOutput, not_accepted
+from lockgate_taskmanager.exchange.replay_log import Kept
 from lockgate_taskmanager.task.program import Emission
 
 
@@ -94,6 +95,11 @@ class OutputSet:
         """The channels to subtasks in this slot of another task manager."""
         found = (channel for (_, index), channel in self._channels.items() if index == slot)
         return tuple(channel for channel in found if isinstance(channel, RemoteOutput))
+
+    def kept(self) -> tuple[tuple[int, Kept], ...]:
+        """(slot of the receiver, what is kept for it) of every channel with a log. From any thread."""
+        found = ((channel.target, channel.kept) for channel in self._remote())
+        return tuple((target.subtask, kept) for target, kept in found if target is not None and kept is not None)
 
     def _remote(self) -> Iterable[RemoteOutput]:
         return (channel for channel in self._channels.values() if isinstance(channel, RemoteOutput))

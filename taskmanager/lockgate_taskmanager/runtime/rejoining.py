@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from lockgate_proto.messages import AwaitPart, ChannelOpen, PartPlace, RejoinPart
+from lockgate_proto.components import component_of
+from lockgate_proto.messages import AwaitPart, ChannelOpen, PartPlace, RejoinPart, ReplayGap
 from lockgate_proto.parts import whole_because
 
 from lockgate_taskmanager.exchange.errors import ChannelClosed
@@ -22,6 +23,9 @@ from lockgate_taskmanager.task.program import ProgramContext, SubtaskProgram
 
 log = logging.getLogger(__name__)
 
+_MOST_SLOTS = 64
+"""Listed in a heartbeat: there may be thousands."""
+
 
 class Rejoining:
     """Of one subtask. give_up: called with a sentence, from any thread, when it cannot run on without a peer.
@@ -31,7 +35,8 @@ class Rejoining:
 
     def __init__(self, context: ProgramContext, give_up: Callable[[str], None], token: Callable[[], int]) -> None:
         self._context, self._give_up = context, give_up
-        self.absent = AbsentPeers(give_up, token) if not whole_because(context.graph) else None
+        component = component_of(context.graph, context.subtask.vertex_id)
+        self.absent = AbsentPeers(give_up, token) if not whole_because(component) else None
 
     def on_absent(self, gate: Callable[[], InputGate]) -> Callable[[int, str], None] | None:
         """For the gate of the subtask, see InputGate; None where its channels do not outlive their senders."""
@@ -56,6 +61,15 @@ class Rejoining:
         for place in order.places:
             for output in outputs.to(place.slot):
                 self._rejoin(output, place, order, token)
+
+    def gap(self, outputs: OutputSet) -> ReplayGap | None:
+        """What it could not send again; None for nothing. From any thread."""
+        found = [known for known in outputs.kept() if known[1].since] if self.absent is not None else []
+        if not found:
+            return None
+        slots = sorted({slot for slot, _ in found})
+        since = max(kept.since for _, kept in found)
+        return ReplayGap(tuple(slots) if len(slots) <= _MOST_SLOTS else (), since, found[0][1].max_bytes)
 
     def close(self) -> None:
         """The subtask ends."""

@@ -23,6 +23,7 @@ class TaskManagerSettings:
     leader, 0 for no limit; target_batch_ms: target processing time of one micro-batch;
     batch_interval_ms: from the start of one that has read all there was to the start of the next, at least;
     max_batch_bytes: upper bound of one micro-batch's input; warmup_runs: sample jobs while it is idle after its start;
+    replay_log_bytes: what one subtask may keep for receivers that start again, see ReplayLog; 0 for nothing;
     task_manager_id: empty means one is generated;
     connect_timeout_ms: how long to wait for ZooKeeper at the start; metrics: `host:port` of the page of metrics, empty
     or `off` for none; tokens_file: of those who may read it, see `TokenBook`. For jobs whose authors may not run code:
@@ -45,6 +46,7 @@ class TaskManagerSettings:
     target_batch_ms: int = 300
     batch_interval_ms: int = 0
     max_batch_bytes: int = 32 * MIB
+    replay_log_bytes: int = 64 * MIB
     warmup_runs: int = 6
     task_manager_id: str = ""
     tokens_file: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from lockgate_proto.messages import OperatorState
@@ -21,8 +22,10 @@ class SnapshotFigures:
 
 def figures_of(done: Acknowledge) -> SnapshotFigures:
     """Those of a snapshot that is about to be acknowledged."""
-    sizes = tuple((operator.operator_id, _size(operator)) for operator in done.state.operators)
-    return SnapshotFigures(done.sync_us / 1e6, done.async_ms / 1e3, done.alignment_ms / 1e3, sizes)
+    sizes = Counter[str]()
+    for operator in done.state.operators:  # one that joins has two
+        sizes[operator.operator_id] += _size(operator)
+    return SnapshotFigures(done.sync_us / 1e6, done.async_ms / 1e3, done.alignment_ms / 1e3, tuple(sizes.items()))
 
 
 def _size(operator: OperatorState) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -11,6 +12,8 @@ from lockgate_proto.messages import Barrier
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.in_flight import InFlight, in_flight_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
+from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures, figures_of
+from lockgate_taskmanager.runtime.state_growth import StateGrowth
 from lockgate_taskmanager.runtime.uploads import SnapshotUploads, discarder
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
@@ -20,6 +23,8 @@ from lockgate_taskmanager.task.program import (
     SnapshotTooLarge,
     SubtaskProgram,
 )
+
+log = logging.getLogger(__name__)
 
 UPLOAD_CLOSE_S = 10.0
 
@@ -41,6 +46,10 @@ class SubtaskSnapshots:
         self._restored = context.restore
         self._uploads = SnapshotUploads(pool, done, discarder(context.checkpoint_directory), gate.wake)
         self._in_flight = in_flight_of(context, gate, overtakes)
+        subtask, graph = context.subtask, context.graph
+        operators = next((vertex.operators for vertex in graph.vertices if vertex.id == subtask.vertex_id), ())
+        self._growth = StateGrowth(operators, graph.state_backend)
+        self._name = f"{subtask.vertex_id}[{subtask.subtask}]"
 
     def restore(self, outputs: OutputSet) -> None:
         """Puts in-flight elements back. Raises StateUnreadable, OSError."""
@@ -78,9 +87,13 @@ class SubtaskSnapshots:
         if self._uploads.refused is not None:
             raise self._uploads.refused
 
-    def acknowledged(self, checkpoint_id: int) -> None:
-        """From now on only the leader may delete the stored files."""
-        self._uploads.acknowledged(checkpoint_id)
+    def acknowledged(self, done: do.Acknowledge) -> SnapshotFigures:
+        """From now on only the leader may delete the stored files. A state that has become large is logged."""
+        self._uploads.acknowledged(done.checkpoint_id)
+        figures = figures_of(done)
+        for sentence in self._growth.sentences(figures.state_bytes):
+            log.warning("%s: %s", self._name, sentence, extra={"checkpoint": done.checkpoint_id})
+        return figures
 
     def drop(self, checkpoint_id: int) -> None:
         """The checkpoint is completed or aborted: its frozen state and recording are not needed any more."""

@@ -48,7 +48,7 @@ from lockgate_taskmanager.runtime.loop_part import loop_part_of
 from lockgate_taskmanager.runtime.messages import Message, PeerLost, report_of
 from lockgate_taskmanager.runtime.output_set import OutputSet
 from lockgate_taskmanager.runtime.rejoining import Rejoining
-from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures, figures_of
+from lockgate_taskmanager.runtime.snapshot_figures import SnapshotFigures
 from lockgate_taskmanager.runtime.stories import SubtaskStory
 from lockgate_taskmanager.runtime.subtask_input import Records, Step, SubtaskInput
 from lockgate_taskmanager.runtime.subtask_snapshots import UPLOAD_CLOSE_S, SubtaskSnapshots
@@ -446,8 +446,7 @@ class SubtaskTask:
     def _report_effect(self, effect: do.ForLeader, event_id: str) -> None:
         if isinstance(effect, do.Acknowledge):
             faults.point("before-ack")
-            self._snapshots.acknowledged(effect.checkpoint_id)
-            self.newest_snapshot = figures_of(effect)
+            self.newest_snapshot = self._snapshots.acknowledged(effect)
         report = replace(report_of(effect, self.id, self._name), cause_id=event_id)
         if isinstance(report, SubtaskReport) and report.phase in _ENDS:
             report = replace(report, counters=self.effort.counters)

@@ -61,7 +61,15 @@ class TaskManager:
         self._server = ExchangeServer(settings.credentials, self.fence, self._registry, instance=self._incarnation)
         stories = Stories(self.id, self._incarnation)
         self.deployments = Deployments(
-            self.id, factory, self._registry, self._peers, self.fence, self._report, stories, settings.work_dir
+            self.id,
+            factory,
+            self._registry,
+            self._peers,
+            self.fence,
+            self._report,
+            stories,
+            settings.work_dir,
+            settings.replay_log_bytes,
         )
         self._queries = StateQueries(settings.work_dir, self._report)
         self._control = ControlClient(

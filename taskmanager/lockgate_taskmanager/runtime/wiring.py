@@ -14,7 +14,7 @@ from lockgate_taskmanager.exchange.elements import ChannelId
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outputs import LocalOutput, OutputChannel, RemoteOutput
 from lockgate_taskmanager.exchange.peers import PeerChannels
-from lockgate_taskmanager.exchange.replay_log import LOG_BYTES, ReplayLog
+from lockgate_taskmanager.exchange.replay_log import ReplayLog
 from lockgate_taskmanager.runtime.absent_peers import AbsentPeers
 from lockgate_taskmanager.runtime.output_set import OutputSet
 
@@ -24,11 +24,13 @@ class Wiring:
     """The channels of one deployment.
 
     Two subtasks share one channel, however many edges connect their vertices: order is kept across them.
+    log_bytes: what each subtask may keep for receivers that start again.
     """
 
     attempt: AttemptId
     layout: Layout
     task_manager_id: str
+    log_bytes: int = 0
 
     @property
     def graph(self) -> JobGraph:
@@ -72,7 +74,8 @@ class Wiring:
         other task managers outlive their receivers.
         """
         channels: dict[tuple[str, int], OutputChannel] = {}
-        log_bytes = LOG_BYTES // max(1, sum(len(self._peers(edge, edge.target, 0)) for _, edge in self._from(subtask)))
+        peers_count = sum(len(self._peers(edge, edge.target, 0)) for _, edge in self._from(subtask))
+        log_bytes = self.log_bytes // max(1, peers_count)
         targets: dict[int, str] = {}
         me = ChannelId(subtask.vertex_id, subtask.subtask)
         for number, edge in self._from(subtask):

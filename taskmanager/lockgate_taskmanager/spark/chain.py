@@ -25,7 +25,7 @@ from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.passable import key_refusal
-from lockgate_taskmanager.spark.raised import line_of, raised
+from lockgate_taskmanager.spark.raised import line_of, raised, with_type
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.user_code import may_be_ended
 from lockgate_taskmanager.state.layout import EVENT_MICROS, EVENT_TIME, HASH
@@ -87,7 +87,7 @@ def loaded(
         raise
     except Exception as error:  # unpickling runs the author's imports
         raise UserError(
-            f"{where}: {subject} cannot be loaded on the task manager ({type(error).__name__}: {error});"
+            f"{where}: {subject} cannot be loaded on the task manager ({with_type(error)});"
             " install the modules it imports there, with the same Python version"
         ) from error
     missing = [name for name in methods if not callable(getattr(found, name, None))]
@@ -136,11 +136,15 @@ def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFr
 def held_by_windows(operator: Operator, where: str) -> Callable[[DataFrame], DataFrame]:
     """Adds the columns by which windows hold records: the hash of their keys, and their time, NULL for none.
 
+    By processing time, the subtask that keeps the windows adds the time.
+
     Raises UserError when called with unknown columns.
     """
     kind = operator.kind
     assert isinstance(kind, WindowProcess)
     assert kind.window is not None
+    if kind.window.processing_time:
+        return hashed(kind.keys, where)
     expression, shape = kind.window.event_time, shape_of(kind.window)
 
     def build(frame: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from pyspark.errors import (
 from pyspark.errors.exceptions.captured import convert_exception
 
 from lockgate_taskmanager.spark.outages import names_outage
-from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE, raised_in
+from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE, Exited, is_exit, raised_in
 from lockgate_taskmanager.spark.sql_place import sql_place
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
@@ -89,6 +89,7 @@ _LASTING = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    Exited,
     LookupError,
     NameError,
     NotImplementedError,
@@ -167,6 +168,8 @@ def on_data(where: str, text: str, error: Exception) -> ProgramError:
     if isinstance(error, PythonException) or _TRACEBACK in str(error):
         name = _RAISED.match(text)
         kind = getattr(builtins, name[1], None) if name else None
+        if is_exit(kind):
+            return UserError(f"{where}: {text}")
         if not (isinstance(kind, type) and lasts(kind)) and not text.startswith(UNREADABLE_VALUE):
             return UserCodeFailed(f"{where}: {text}", is_environmental=names_outage(name[1] if name else ""))
     found = _SQL_CONTEXT.search(str(error))

@@ -14,6 +14,7 @@ _LONGEST_CHAIN = 10
 UNREADABLE_VALUE = "the record has a value in column"
 """How the sentence begins for a record that a function could not be called with."""
 _NOT_ITS_FAULT = "UnreadableRecordError"  # of `functions.rows`, which has this sentence
+_EXITS = frozenset({SystemExit.__name__, KeyboardInterrupt.__name__})
 _JAVA = "\n\tat "  # what follows the traceback in a message of Spark's
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
@@ -22,9 +23,29 @@ _NOT_THE_AUTHORS = re.compile(
 )
 
 
+class Exited(Exception):
+    """Stands for `error`, an exception of the author's code that would end a process elsewhere, such as SystemExit."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(with_type(error))
+        self.error = self.__cause__ = error
+
+
 def raised(error: BaseException) -> str:
     """The sentence for an exception."""
-    return raised_text(f"{type(error).__name__}: {error}", _frames(error))
+    error = error.error if isinstance(error, Exited) else error
+    return raised_text(with_type(error), _frames(error))
+
+
+def with_type(error: BaseException) -> str:
+    """An exception's text, with its type in front."""
+    error = error.error if isinstance(error, Exited) else error
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def is_exit(kind: object) -> bool:
+    """Whether it is the type of exceptions that Exited stands for."""
+    return isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(kind, Exception)
 
 
 def line_of(error: BaseException) -> str:
@@ -43,7 +64,8 @@ def raised_text(error: str, frames: list[tuple[str, int, str]]) -> str:
     kind, _, sentence = error.partition(": ")
     if kind.rpartition(".")[2] == _NOT_ITS_FAULT:
         return sentence
-    return f"the Python function raised {error}{_line(frames)}"
+    instead = "; let it raise an error instead of ending the process" if kind in _EXITS else ""
+    return f"the Python function raised {error}{_line(frames)}{instead}"
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:

@@ -28,10 +28,10 @@ _CALL_SITE = {"callSite.short": "micro-batch", "callSite.long": "micro-batch"}
 
 
 class _Thread(threading.local):
-    """The session whose settings the jobs of this thread run with, and the names of these settings."""
+    """The session whose settings the jobs of this thread run with, and these settings."""
 
     session: Any = None
-    names: frozenset[str] = frozenset()
+    settings: Any = None  # a java.util.Map
     version: int = 0
 
 
@@ -120,23 +120,24 @@ class RepeatedJob:
 
 def clear_properties(context: Any) -> None:
     """Jobs that this thread starts later have no settings of a session's. Raises Py4JError."""
-    names, _thread.session, _thread.names = _thread.names, None, frozenset()
-    for name in names:
-        context.setLocalProperty(name, None)
+    settings, _thread.session, _thread.settings = _thread.settings, None, None
+    if settings is not None:
+        context._jsc.sc().getLocalProperties().keySet().removeAll(settings.keySet())
 
 
 def _set_properties(session: Any, version: int) -> None:
     """Jobs that this thread starts run with the session's settings, as those of an SQL execution do.
 
-    version: another number after a change of the settings.
+    All at once: one call for each of them, when a thread begins, would delay its first micro-batch by tens of
+    milliseconds. version: another number after a change of the settings.
     """
     if _thread.session is session and _thread.version == version:
         return
-    settings = {name: value for name, value in session.conf.getAll.items() if name.startswith("spark")} | _CALL_SITE
-    context = session.sparkContext
-    gone, _thread.names = _thread.names - settings.keys(), _thread.names | settings.keys()
-    for name in gone:
-        context.setLocalProperty(name, None)
-    for name, value in settings.items():
-        context.setLocalProperty(name, value)
-    _thread.session, _thread.names, _thread.version = session, frozenset(settings), version
+    context, jvm = session.sparkContext, session.sparkContext._jvm
+    clear_properties(context)
+    now = session._jsparkSession.conf().getAllAsJava()  # a copy: other threads may change them
+    settings = jvm.java.util.HashMap(jvm.java.util.TreeMap(now).subMap("spark", "sparl"))  # an author may set others
+    for name, value in _CALL_SITE.items():
+        settings.put(name, value)
+    context._jsc.sc().getLocalProperties().putAll(settings)
+    _thread.session, _thread.settings, _thread.version = session, settings, version

@@ -46,9 +46,13 @@ class ChainSnapshot:
         states: list[OperatorState] = []
         try:
             if self.source is not None:
+                writer.begin(self.source.operator_id)
                 states.append(self.source.persist(self.checkpoint_id, writer))
-            states += [frozen_store.persist(self.checkpoint_id, writer) for frozen_store in self.stores]
+            for frozen_store in self.stores:
+                writer.begin(frozen_store.operator_id)
+                states.append(frozen_store.persist(self.checkpoint_id, writer))
             for name, pending in self.sinks:
+                writer.begin(name)
                 sink = SinkState(pending=tuple(transaction.persist(writer) for transaction in pending))
                 states.append(OperatorState(name, StateKind.SINK_STATE, inline_handle(encode(sink))))
         except BaseException:

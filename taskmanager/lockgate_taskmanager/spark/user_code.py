@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from lockgate_taskmanager.spark.raised import Exited, with_type
 from lockgate_taskmanager.task.program import Canceled
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,10 @@ class _EndedForGood(BaseException):
 
 @contextmanager
 def may_be_ended() -> Iterator[None]:
-    """The block is the author's code; `end` interrupts it from another thread, and Canceled leaves the block."""
+    """The block is the author's code; `end` interrupts it from another thread, and Canceled leaves the block.
+
+    Raises Exited in place of SystemExit and the like, which would end this process or thread without a word.
+    """
     here = threading.get_ident()
     with _lock:
         is_outermost = here not in _inside
@@ -43,6 +47,10 @@ def may_be_ended() -> Iterator[None]:
         yield
     except (_Ended, _EndedForGood):
         raise Canceled("the author's code was interrupted") from None
+    except Exception:
+        raise
+    except BaseException as error:
+        raise caught(error) from error
     finally:
         if is_outermost:
             _leave(here)
@@ -62,6 +70,20 @@ def end(thread: int) -> bool:
         return bool(_raise_in(ctypes.c_ulong(thread), ctypes.py_object(kind)))
 
 
+def caught(error: BaseException) -> Exception:
+    """What the author's code has raised, as an Exception: an Exited in place of SystemExit and the like.
+
+    Raises those that are not the author's: of `end`, of a generator that is closed, and of Ctrl-C, which Python raises
+    in the main thread only.
+    """
+    if isinstance(error, Exception):
+        return error
+    is_signal = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    if isinstance(error, _EndedForGood | GeneratorExit) or is_signal:
+        raise error
+    return Exited(error)
+
+
 class Closes(Protocol):
     """Anything with a close method."""
 
@@ -75,8 +97,8 @@ def close_quietly(closes: Closes, where: str) -> None:
             closes.close()
     except Canceled:
         LOG.warning("%s: close() did not return, and was interrupted", where)
-    except (Exception, SystemExit) as error:
-        LOG.warning("%s: close() raised %s: %s", where, type(error).__name__, error)
+    except Exception as error:
+        LOG.warning("%s: close() raised %s", where, with_type(error))
 
 
 def is_end(error: BaseException) -> bool:

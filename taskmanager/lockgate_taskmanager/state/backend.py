@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +28,10 @@ PIECE_BYTES = 1 << 20
 
 class SnapshotWriter(Protocol):
     """Stores the pieces of one snapshot of one subtask. Used from the thread that persists."""
+
+    def begin(self, operator_id: str) -> None:
+        """What is stored or taken over from here on is of this operator."""
+        ...
 
     def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
         """Stores the bytes durably under a name that is unique in the snapshot. Raises SnapshotTooLarge, OSError.
@@ -169,6 +175,20 @@ def download(handle: StateHandle, target: Path) -> None:
     _verify(handle, found.size_bytes, found.text)
 
 
+def fetch_table(handle: StateHandle, target: Path) -> None:
+    """As `download`, for a table of a RocksDB database, which checks every block that it reads, and changes none.
+
+    A copy is linked, and is not read before if it was only written so far.
+    """
+    if (copies := _Copies.current) is not None:
+        path = copies.unread(handle) or copies.verified(handle, afresh=True)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                os.link(path, target)
+                return
+    download(handle, target)
+
+
 def _copy_of(handle: StateHandle) -> filesystem.Location | None:
     path = _Copies.current.verified(handle) if _Copies.current is not None else None
     return filesystem.locate(str(path)) if path is not None else None
@@ -231,7 +251,11 @@ class _InlineWriter:
         self._limit = limit
         self._checkpoint_id = checkpoint_id
         self._used = 0
+        self._operator_id, self._by_operator = "", Counter[str]()
         self._lock = threading.Lock()
+
+    def begin(self, operator_id: str) -> None:
+        self._operator_id = operator_id
 
     def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
         self._use(name, data.size)
@@ -251,17 +275,30 @@ class _InlineWriter:
 
     def undo(self) -> None:
         self._used = 0
+        self._by_operator.clear()
 
     def _use(self, name: str, size: int) -> None:
         with self._lock:
-            self._used += size
-            if self._used <= self._limit:
+            if self._used + size <= self._limit:
+                self._used += size
+                self._by_operator[self._operator_id] += size
                 return
-            self._used -= size
-        raise SnapshotTooLarge(
-            f"checkpoint {self._checkpoint_id}: the state of this subtask ({name}) takes more than the"
-            f" {self._limit} bytes that the memory backend allows; use the filesystem backend"
-        )
+            needed = self._by_operator + Counter({self._operator_id: size})
+        raise SnapshotTooLarge(f"checkpoint {self._checkpoint_id}: {too_large(needed, name, self._limit)}")
+
+
+def too_large(needed: Mapping[str, int], name: str, limit: int) -> str:
+    """The sentence for a snapshot that does not fit. needed: bytes by operator id, "" for none, as far as they are
+    known; name: of the piece for which there is no room.
+    """
+    operator_id, size = max(needed.items(), key=lambda item: item[1])
+    whose = f"the state of operator '{operator_id}'" if operator_id else f"the state of this subtask ({name})"
+    total = sum(needed.values())
+    together = f", together with the rest of this subtask {total:,}" if total > size else ""
+    return (
+        f"{whose} takes {size:,} bytes or more{together}, and the memory backend allows {limit:,} bytes a subtask; use"
+        " the filesystem backend, which has no limit, or keep less state"
+    )
 
 
 class _FileWriter:
@@ -271,6 +308,9 @@ class _FileWriter:
         self._prefix = prefix
         self._copied_run = copied_run
         self._written: list[filesystem.Location] = []
+
+    def begin(self, operator_id: str) -> None:
+        """Files have no limit."""
 
     def store(self, name: str, data: pa.Buffer, is_shared: bool = False) -> StateHandle:
         pieces = (data[at : at + PIECE_BYTES] for at in range(0, data.size, PIECE_BYTES))

@@ -37,7 +37,7 @@ from lockgate_taskmanager.state.store import KeyedStore
 from lockgate_taskmanager.state.windows.early_windows import EarlyWindows
 from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_state import PaneState
-from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema
+from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema, times_of
 from lockgate_taskmanager.state.windows.session_database import SessionDatabase
 from lockgate_taskmanager.state.windows.session_state import SessionState
 from lockgate_taskmanager.state.windows.triggered_database import TriggeredDatabase
@@ -140,27 +140,28 @@ class AggregateStores:
     spec: StoreSpec
 
     def fresh(self, schema: pa.Schema) -> KeyedStore:
-        if not self._is_by_clock:
-            return self._early(self.factory.fresh(self.spec, schema))
-        timed = timed_schema(self.spec.aggregation, schema)
-        return self._by_clock(self.factory.fresh(self.spec, timed))
+        if self._is_by_clock:
+            schema = timed_schema(self.spec.aggregation, schema)
+        return self._by_time(self.factory.fresh(self.spec, schema))
 
     def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
-        store = self.factory.restored(self.spec, states, checkpoint_id)
-        return self._by_clock(store) if self._is_by_clock else self._early(store)
+        return self._by_time(self.factory.restored(self.spec, states, checkpoint_id))
 
     @property
     def _is_by_clock(self) -> bool:
         window = self.spec.aggregation.window
         return window is not None and window.processing_time
 
-    def _early(self, windows: Any) -> KeyedStore:
-        """Firing early by the clock, if they are to."""
+    def _by_time(self, windows: Any) -> KeyedStore:
+        """Ending by the clock, and firing early by it, if they are to."""
+        store = self._by_clock(windows) if self._is_by_clock else windows
         every_ms = self.spec.trigger.every_ms if self.spec.trigger is not None else 0
-        return EarlyWindows(every_ms, windows) if every_ms else windows
+        return EarlyWindows(every_ms, store, windows) if every_ms else store
 
     def _by_clock(self, windows: Any) -> ProcessingWindows:
-        return ProcessingWindows(self.spec.aggregation, windows, LateClock(self.spec.operator_id))
+        aggregation = self.spec.aggregation
+        assert aggregation.window is not None
+        return ProcessingWindows(aggregation.window, times_of(aggregation), windows, LateClock(self.spec.operator_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ _LOOK_BYTES = 64 << 20  # between two looks at the free space
 _trouble = RecurringLog()
 
 
+_Mark = tuple[int, int, int]  # inode, time and size of a file: others than before say that it has changed
+
+
 class DiskFull(OSError):
     """A copy would leave less than LEAST_FREE of the disk free."""
 
@@ -49,7 +52,8 @@ class LocalCopies:
         self._folder = folder
         self._runs: OrderedDict[str, dict[str, int]] = OrderedDict()  # newest checkpoint by the name of each copy
         self._ended: OrderedDict[str, None] = OrderedDict()  # runs of which nothing is kept any more
-        self._checked: dict[Path, tuple[int, int, int]] = {}  # inode, time and size of those that were verified
+        self._checked: dict[Path, _Mark] = {}  # of those that were verified
+        self._unread: dict[Path, _Mark] = {}  # of those that were hashed as they were written, and not used since
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -112,31 +116,51 @@ class LocalCopies:
             if not name or self._is_closed or run_id in self._ended:
                 file.unlink(missing_ok=True)
                 return
-            os.replace(file, self._path(run_id, name))
+            path = self._path(run_id, name)
+            os.replace(file, path)
+            self._unread[path] = _mark(path.stat())
             known = self._runs.setdefault(run_id, {})
             complete = min(known.values(), default=checkpoint_id)
             self._drop(run_id, lambda number: complete < number < checkpoint_id - _UNDER_WAY)
             known[name] = max(known.get(name, 0), checkpoint_id)
 
-    def verified(self, handle: StateHandle) -> Path | None:
-        """A copy of the file with the bytes that were stored, if there is one."""
+    def verified(self, handle: StateHandle, *, afresh: bool = False) -> Path | None:
+        """A copy of the file with the bytes that were stored, if there is one.
+
+        afresh: it is read also if it was before and has not changed since, as far as the disk says.
+        """
         name = _name(handle)
         with self._lock:
             runs = [run_id for run_id, known in self._runs.items() if name in known]
         for run_id in runs:
             path = self._path(run_id, name)
             with contextlib.suppress(OSError):
+                if afresh:
+                    self._checked.pop(path, None)
                 if self._is_intact(path, handle):
                     return path
             with self._lock:
                 self._drop(run_id, lambda _: True, name)
         return None
 
+    def unread(self, handle: StateHandle) -> Path | None:
+        """A copy that has not changed since its bytes were hashed on their way to the disk. Each is given once.
+
+        For readers that notice damage themselves: when they come back after that, `verified` reads it afresh.
+        """
+        name = _name(handle)
+        with self._lock:
+            for path in [self._path(run_id, name) for run_id, known in self._runs.items() if name in known]:
+                mark = self._unread.pop(path, None)
+                with contextlib.suppress(OSError):
+                    if mark is not None and mark == _mark(path.stat()):
+                        return path
+        return None
+
     def _is_intact(self, path: Path, handle: StateHandle) -> bool:
         """Reads it whole once; after that only a change of the file has it read again."""
         with open(path, "rb") as file:
-            found = os.fstat(file.fileno())
-            mark = (found.st_ino, found.st_mtime_ns, found.st_size)
+            mark = _mark(os.fstat(file.fileno()))
             if self._checked.get(path) == mark:
                 return True
             if checksum_of_pieces(iter(partial(file.read, _PIECE_BYTES), b"")) != handle.checksum:
@@ -158,6 +182,7 @@ class LocalCopies:
             del known[found]
             path = self._path(run_id, found)
             self._checked.pop(path, None)
+            self._unread.pop(path, None)
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
 
@@ -213,6 +238,10 @@ class CopyBeside:
         except OSError as error:
             _trouble.warning(log, "copies", "no local copy of a state file is kept: %s", error)
             self.close()
+
+
+def _mark(found: os.stat_result) -> _Mark:
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _name(handle: StateHandle) -> str:

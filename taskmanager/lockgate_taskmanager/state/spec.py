@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, SessionWindow, StateHandle, TriggeredWindow
+from lockgate_proto.messages import EarlyFiringWindow, KeyedAggregate, SessionWindow, StateHandle, TriggeredWindow
 
 from lockgate_taskmanager.state.about import About, Ahead
 from lockgate_taskmanager.state.event_clock import EventClock
@@ -97,10 +97,10 @@ class StoreSpec(StateSpec):
         return window is not None and isinstance(window.kind, SessionWindow)
 
     @property
-    def trigger(self) -> TriggeredWindow | None:
+    def trigger(self) -> TriggeredWindow | EarlyFiringWindow | None:
         """The windows, if they also fire early."""
         kind = None if self.aggregation.window is None else self.aggregation.window.kind
-        return kind if isinstance(kind, TriggeredWindow) else None
+        return kind if isinstance(kind, TriggeredWindow | EarlyFiringWindow) else None
 
     @property
     def stored(self) -> KeyedAggregate:

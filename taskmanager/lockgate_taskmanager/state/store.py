@@ -36,6 +36,11 @@ class Merged:
 class FrozenStore(Protocol):
     """A consistent copy of a store. `persist` runs on a background thread, at most once."""
 
+    @property
+    def operator_id(self) -> str:
+        """Whose state it is."""
+        ...
+
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
         """Stores it. Raises SnapshotTooLarge, OSError."""
         ...

@@ -25,6 +25,7 @@ from lockgate_taskmanager.spark.functions.rows import (
     is_named,
     records_of,
 )
+from lockgate_taskmanager.spark.user_code import caught
 
 Function = Callable[[Record], Any]
 _AT_ONCE = 4_096  # records: few enough for the processor's cache, and for the garbage collector
@@ -198,7 +199,8 @@ class RecordCalls:
             try:
                 self._call.call(self._function, records, results)
                 is_over = True
-            except Exception as error:  # the author's code
+            except BaseException as found:  # the author's code
+                error = caught(found)
                 number = len(results) + len(failed)
                 if not may_spare(error):
                     self._check(batch, numbers, results, may_spare)  # an earlier result may have been wrong

@@ -26,7 +26,7 @@ from pyspark import cloudpickle
 
 from lockgate_taskmanager.spark.errors import lasts
 from lockgate_taskmanager.spark.outages import is_outage
-from lockgate_taskmanager.spark.raised import raised
+from lockgate_taskmanager.spark.raised import raised, with_type
 from lockgate_taskmanager.spark.user_code import is_end, may_be_ended
 from lockgate_taskmanager.task.program import ProgramError, StateRefused, UserCodeFailed
 
@@ -140,7 +140,7 @@ def pickled(value: Any, what: str) -> bytes:
         if is_end(error):
             raise
         raise StateRefused(
-            f"{what} cannot be pickled ({type(error).__name__}: {error}); keep open files, connections, locks and"
+            f"{what} cannot be pickled ({with_type(error)}); keep open files, connections, locks and"
             " generators out of it, and make them in open()"
         ) from error
 

@@ -15,6 +15,7 @@ from typing import Any
 from lockgate_proto.messages import ObjectForm, ObjectIndex, ObjectState
 
 from lockgate_taskmanager.spark.author_classes import AuthorClasses
+from lockgate_taskmanager.spark.raised import with_type
 from lockgate_taskmanager.spark.user_code import is_end, may_be_ended
 from lockgate_taskmanager.state.parts.pack_reader import read_parts
 from lockgate_taskmanager.state.parts.stored_part import StoredPart
@@ -157,6 +158,6 @@ def _unpickled(data: bytes, name: str, owner: Owner) -> Any:
             raise
         part = f" (part '{name}')" if name else ""
         raise StateUnreadable(
-            f"{owner.where}: its state{part} cannot be unpickled: {type(error).__name__}: {error}; a class whose"
+            f"{owner.where}: its state{part} cannot be unpickled: {with_type(error)}; a class whose"
             " objects are in it has to exist where it was, under the same name"
         ) from error

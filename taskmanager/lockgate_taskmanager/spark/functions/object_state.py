@@ -26,7 +26,7 @@ from lockgate_taskmanager.spark.functions.frozen_value import (
 from lockgate_taskmanager.spark.functions.object_restore import TOGETHER, Owner, restored_value
 from lockgate_taskmanager.state.parts.frozen_parts import FrozenParts
 from lockgate_taskmanager.state.parts.part_log import Base, Changes, KeptPart, PartLog
-from lockgate_taskmanager.state.parts.size_watch import SizeWatch
+from lockgate_taskmanager.state.parts.size_limit import SizeLimit
 from lockgate_taskmanager.state.parts.stored_part import Part, Parts, read_index
 from lockgate_taskmanager.task.program import SnapshotOrder, StateRefused, StateUnreadable
 
@@ -42,8 +42,7 @@ class StateOfObject:
         self._fields: tuple[str, ...] = tuple(getattr(function, "state_fields", ()))
         self._reports = callable(getattr(function, "changes_since_last_checkpoint", None))
         self._log = PartLog() if self._reports and has_files else None
-        most_bytes = int(getattr(function, "max_state_bytes", None) or 0)
-        self._watch = SizeWatch(owner.where, owner.subtask, most_bytes)
+        self._limit = SizeLimit(owner.where, int(getattr(function, "max_state_bytes", None) or 0))
 
     @property
     def form(self) -> ObjectForm:
@@ -97,7 +96,7 @@ class StateOfObject:
         elif self._reports and not order.is_savepoint:
             self._call("changes_since_last_checkpoint")  # the object may keep them until it is asked
         what: Parts | Base = base if base is not None else self._whole()
-        return FrozenParts(self._owner.operator_id, about, what, log, self._watch)
+        return FrozenParts(self._owner.operator_id, about, what, log, self._limit)
 
     def _whole(self) -> Parts:
         if self._fields:

@@ -31,8 +31,8 @@ from lockgate_taskmanager.spark.isolation import Budget, isolate
 from lockgate_taskmanager.spark.leaf import Content, LeafSpec, Session, passable_schema
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.outputs import Transform
-from lockgate_taskmanager.spark.raised import raised
-from lockgate_taskmanager.spark.user_code import close_quietly, is_end, may_be_ended
+from lockgate_taskmanager.spark.raised import Exited, raised
+from lockgate_taskmanager.spark.user_code import caught, close_quietly, is_end, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.state.store import FrozenStore
 from lockgate_taskmanager.task.program import (
@@ -90,10 +90,10 @@ class FunctionStage:
             return
         self._is_opened = True
         if _has(self._function, "open"):
-            with may_be_ended(), self._explained("open() of "):
+            with self._explained("open() of "), may_be_ended():
                 self._function.open(self._context)
         if self._state is not None:
-            with may_be_ended(), self._explained("restore_state() of "):
+            with self._explained("restore_state() of "), may_be_ended():
                 self._state.restore(self.restored, restored_id)
         elif self.restored:
             raise StateUnreadable(f"{self._where}: the snapshot has state of its object, and its object has none now")
@@ -205,24 +205,28 @@ class FunctionStage:
             try:
                 made = self._vectorized.run(records)
             except WrongResult as error:
-                is_known = self._kind.call is RecordCall.MAP and 0 <= error.index < records.num_rows
+                is_one_each = self._kind.call is not RecordCall.FLAT_MAP
+                is_known = is_one_each and 0 <= error.index < records.num_rows
                 raise self._error(error, records.slice(error.index, 1) if is_known else None) from None
-            except Exception as error:  # the author's code
-                if is_end(error) or isinstance(error, ProgramError):
+            except BaseException as found:  # the author's code
+                reason = caught(found)
+                if is_end(reason) or isinstance(reason, ProgramError):
                     raise
-                raise self._error(error, None) from error
+                raise self._error(reason, None) from reason
         return require_valid(made, self._where)
 
     def _may_spare(self, error: Exception) -> bool:
         """Whether a record is left out. Raises the exception that ends the call for other reasons."""
         if is_end(error) or isinstance(error, ProgramError):
             raise error
-        return spares(self._operator) and not is_outage(error)
+        return spares(self._operator) and not is_outage(error) and not isinstance(error, Exited)
 
     def _error(self, error: Exception, record: pa.Table | None, method: str = "") -> ProgramError:
         """What to raise for an error of the function. record: the one that it failed on, None: not known."""
         place = "" if record is None else f"; the record: {_cut(record_text(record))}"
         text = f"{method}{_sentence(error)}{self._hint(error)}{place}"
+        if isinstance(error, Exited):  # no other record, and no restart, would be right
+            return UserError(f"{self._where}: {text}")
         if isinstance(error, WrongResult) or lasts(type(error)):
             return DataError(text, where=self._where, operator_id=self._operator.id)
         return UserCodeFailed(f"{self._where}: {text}", is_environmental=is_outage(error))
@@ -246,8 +250,6 @@ class FunctionStage:
         except ProgramError:
             raise
         except Exception as error:  # the author's code
-            if is_end(error):
-                raise
             text = f"{self._where}: {method}{raised(error)}"
             if is_outage(error) or not lasts(type(error)):
                 raise UserCodeFailed(text, is_environmental=is_outage(error)) from error

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lockgate_proto.messages import RecordCall, RecordForm
 
 from lockgate_taskmanager.spark.functions.casts import fitted, has_map
-from lockgate_taskmanager.spark.functions.rows import WrongResult, array_of
+from lockgate_taskmanager.spark.functions.rows import WrongResult, array_of, described
 
 _COLUMN = (pa.Array, pa.ChunkedArray, pd.Series, np.ndarray)
 
@@ -32,34 +32,18 @@ class Vectorized:
         """The output. Raises what the function raises, and WrongResult."""
         result = self._function(table.to_pandas() if self._is_pandas else table)
         if self._call is RecordCall.FILTER:
-            return table.filter(self._mask(result, table.num_rows))
-        made = _owned(self._table(result), table)
-        if self._call is RecordCall.MAP and made.num_rows != table.num_rows:
-            raise WrongResult(
-                f"returned {made.num_rows} rows for {table.num_rows}; map returns one for each, flat_map any number"
-            )
-        return made
+            return table.filter(_mask(result, table.num_rows))
+        return _owned(self._table(result, table.num_rows), table)
 
-    def _mask(self, result: Any, count: int) -> pa.ChunkedArray:
-        if not isinstance(result, _COLUMN):
-            raise WrongResult(f"returned {_named(result)}; a filter returns an array of booleans")
-        mask = _chunked(result)
-        if pa.types.is_null(mask.type):
-            mask = mask.cast(pa.bool_())
-        if not pa.types.is_boolean(mask.type):
-            raise WrongResult(f"returned an array of {mask.type}; a filter returns one of booleans")
-        if len(mask) != count:
-            raise WrongResult(f"returned {len(mask)} booleans for {count} rows")
-        return mask
-
-    def _table(self, result: Any) -> pa.Table:
+    def _table(self, result: Any, count: int) -> pa.Table:
+        """count: of the records."""
         names = self._schema.names
         given: list[tuple[str, Any]]
         if isinstance(result, pd.DataFrame):
             given = [(str(name), column) for name, column in result.items()]
         elif isinstance(result, pa.Table | pa.RecordBatch):
             given = list(zip(result.schema.names, result.columns, strict=True))
-        elif isinstance(result, _COLUMN) and len(names) == 1:
+        elif _is_column(result) and len(names) == 1:
             given = [(names[0], result)]
         else:
             wanted = "pandas.DataFrame" if self._is_pandas else "pyarrow.Table"
@@ -68,31 +52,68 @@ class Vectorized:
             returned = ", ".join(name for name, _ in given)
             raise WrongResult(f"returned the columns {returned}; its schema has {', '.join(names)}")
         columns = dict(given)
+        rows = len(given[0][1]) if given else 0
+        if self._call is RecordCall.MAP and rows != count:
+            text = f"returned {rows} rows for {count}; map returns one for each, flat_map any number"
+            raise WrongResult(text, _first_without_row(result, count))
         arrays = [_column(columns[field.name], field) for field in self._schema]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
+def _mask(result: Any, count: int) -> pa.ChunkedArray:
+    """What a filter returns for so many records."""
+    if not _is_column(result):
+        raise WrongResult(f"returned {_named(result)}; a filter returns an array of booleans")
+    if len(result) != count:
+        raise WrongResult(f"returned {len(result)} values for {count} rows; a filter returns a boolean for each")
+    mask = _chunked(result)
+    if mask is not None and pa.types.is_null(mask.type):
+        mask = mask.cast(pa.bool_())
+    if mask is not None and pa.types.is_boolean(mask.type):
+        return mask
+    values = _values(result) if mask is None else mask.to_pylist()
+    is_wrong = (value is not None and not isinstance(value, bool | np.bool_) for value in values)
+    index = next((number for number, wrong in enumerate(is_wrong) if wrong), 0)
+    kind = "" if mask is None else f", in an array of {mask.type}"
+    raise WrongResult(f"returned {described(values[index])}{kind}; a filter returns an array of booleans", index)
+
+
+def _first_without_row(result: Any, count: int) -> int:
+    """The first record that a function of a DataFrame returned no row for, by its labels; -1: not known."""
+    if not isinstance(result, pd.DataFrame | pd.Series):
+        return -1
+    left = set(result.index)
+    if len(left) < len(result) or left == set(range(len(result))) or not left < set(range(count)):
+        return -1  # labels that it has made itself
+    return next(number for number in range(count) if number not in left)
+
+
+def _is_column(result: Any) -> bool:
+    return isinstance(result, _COLUMN) and not (isinstance(result, np.ndarray) and result.ndim == 0)
+
+
 def _column(column: Any, field: pa.Field) -> pa.ChunkedArray:
     is_inferred = isinstance(column, pd.Series | np.ndarray) and column.dtype == object and column.ndim == 1
-    if is_inferred and has_map(field.type):  # Arrow infers no map
-        values = [None if is_null else value for value, is_null in zip(column, pd.isna(column), strict=True)]
-        return _in_chunks(array_of(values, field))
-    return fitted(_chunked(column), field)
+    made = None if is_inferred and has_map(field.type) else _chunked(column)  # Arrow infers no map
+    if made is None:  # by its type, as for single records: the first value that does not fit is known then
+        return _in_chunks(array_of(_values(column), field))
+    return fitted(made, field)
 
 
-def _chunked(column: Any) -> pa.ChunkedArray:
+def _chunked(column: Any) -> pa.ChunkedArray | None:
+    """None: Arrow knows no type for it."""
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return _in_chunks(column)
-    array, problem = None, ""
     try:
-        array = pa.array(column, from_pandas=True)
-    except OverflowError as error:
-        problem = f"a number that is too large for its type: {error}"
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        problem = "values of more than one type: " + str(error).partition("\n")[0]
-    if array is None:  # not in the except block: Arrow's error would be shown as the author's
-        raise WrongResult(f"returned a column with {problem}")
-    return _in_chunks(array)
+        return _in_chunks(pa.array(column, from_pandas=True))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _values(column: pd.Series | np.ndarray) -> list[Any]:
+    if column.ndim > 1:
+        return list(column)
+    return [None if is_null else value for value, is_null in zip(column, pd.isna(column), strict=True)]
 
 
 def _owned(made: pa.Table, given: pa.Table) -> pa.Table:

@@ -64,6 +64,7 @@ NEVER = (1 << 63) - 1
 UNKNOWN = -(1 << 63)
 VALUE, LIST, MAP = "value", "list", "map"
 _MARK = MARK[0]
+_EXITS = (SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,10 @@ class Runner:
                     if isinstance(row, UnreadableRecord):
                         self._refuse(row)
                     else:
-                        self._emit(self._function.process(self._context, row), row)
+                        try:
+                            self._emit(self._function.process(self._context, row), row)
+                        except _EXITS as error:
+                            raise _placed(error, self._context.key, row) from None
             yield from self._flush()
         self._leave()
         yield from self._flush()
@@ -217,8 +221,7 @@ class Runner:
             for time_ms in list(timers.event):
                 if time_ms in timers.event:
                     timers.delete_event_time(time_ms)
-                    timer = TimerEvent(time_ms, True)
-                    self._emit(self._function.on_timer(self._context, timer), timer)
+                    self._on_timer(TimerEvent(time_ms, True))
         else:
             if timers.event:
                 self._fire(timers.event, self._watermark, True)
@@ -233,8 +236,13 @@ class Runner:
         last: int | None = None
         while (time_ms := self._timers.take_due(times, now_ms, last)) is not None:
             last = time_ms
-            timer = TimerEvent(time_ms, is_event_time)
+            self._on_timer(TimerEvent(time_ms, is_event_time))
+
+    def _on_timer(self, timer: TimerEvent) -> None:
+        try:
             self._emit(self._function.on_timer(self._context, timer), timer)
+        except _EXITS as error:
+            raise _placed(error, self._context.key, timer) from None
 
     def _keep(self, number: int) -> None:
         """Records payload, earliest timers and expiry time of the current key, and its elements that have changed."""
@@ -320,6 +328,13 @@ def _place(key: Any, cause: Cause) -> str:
         kind = "event" if cause.is_event_time else "processing"
         return f"; the key: {shown(key)}; the timer: {cause.time_ms} ms of {kind} time"
     return f"; the key: {shown(key)}; the record: {shown(cause)}"
+
+
+def _placed(error: BaseException, key: Any, cause: Cause) -> BaseException:
+    """The same with the call, in one line, because only the last one of a traceback is the error's."""
+    text = " ".join(f"{error}{_place(key, cause)}".split()).removeprefix("; ")
+    kind = next((exit_ for exit_ in _EXITS if isinstance(error, exit_)), type(error))  # an author's own may take more
+    return kind(text).with_traceback(error.__traceback__)
 
 
 def calling(

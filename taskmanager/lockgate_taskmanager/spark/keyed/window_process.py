@@ -25,7 +25,10 @@ from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
 from lockgate_taskmanager.state.contents.window_contents import Calls, WindowContents
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.firing import FiringInTime, Portion
-from lockgate_taskmanager.state.store import FrozenStore, Merged
+from lockgate_taskmanager.state.late_clock import LateClock
+from lockgate_taskmanager.state.layout import EVENT_TIME
+from lockgate_taskmanager.state.store import FrozenStore, KeyedStore, Merged
+from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows
 from lockgate_taskmanager.task.program import SnapshotOrder
 
 # Spark's Python workers need no installation of Lockgate; `process` registers the modules that both use
@@ -99,6 +102,10 @@ class WindowStore(FiringInTime):
         late = accepted.late
         return Merged(accepted.records, self.schema.empty_table(), late if late.num_rows else None, late.num_rows)
 
+    def next_due_ms(self) -> int:
+        """No window ends before this; NEVER when there is none."""
+        return self._contents.next_due_ms()
+
     def warm_up(self) -> None:
         self._plan.warm_up()
 
@@ -123,18 +130,24 @@ class WindowStores:
     factory: StoreFactory
     bench: Workbench
 
-    def fresh(self, schema: pa.Schema) -> WindowStore:
+    def fresh(self, schema: pa.Schema) -> KeyedStore:
         spec = self.spec.within(schema)
+        if spec.window.processing_time:
+            schema = schema.append(pa.field(EVENT_TIME, pa.int64()))
         return self._store(WindowContents(spec, self.factory.fresh(spec, schema), schema))
 
-    def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> WindowStore:
+    def restored(self, states: Sequence[OperatorState], checkpoint_id: int) -> KeyedStore:
         held = self.factory.restored(self.spec, states, checkpoint_id)
         schema = held.restored_from[0].partial_schema
         return self._store(WindowContents(self.spec.within(schema), held, schema))
 
-    def _store(self, contents: WindowContents) -> WindowStore:
+    def _store(self, contents: WindowContents) -> KeyedStore:
         try:
-            return WindowStore(contents, WindowPlan(self.operator, contents.schema, self.bench))
+            store = WindowStore(contents, WindowPlan(self.operator, contents.schema, self.bench))
         except BaseException:
             contents.close()
             raise
+        window = self.spec.window
+        if not window.processing_time:
+            return store
+        return ProcessingWindows(window, (EVENT_TIME,), store, LateClock(self.spec.operator_id))

@@ -17,6 +17,7 @@ from lockgate_taskmanager.spark.chain import loaded
 from lockgate_taskmanager.spark.errors import explained, lasts
 from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
+from lockgate_taskmanager.spark.raised import with_type
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.user_code import close_quietly, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid
@@ -224,7 +225,7 @@ def blamed(where: str, method: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = DataError if method in _ON_RECORDS and lasts(type(error)) else ConnectorFailed
-        raise kind(f"{where}: {method}() raised {type(error).__name__}: {error}") from error
+        raise kind(f"{where}: {method}() raised {with_type(error)}") from error
 
 
 def _unpickled(source: PythonSource, where: str) -> Any:

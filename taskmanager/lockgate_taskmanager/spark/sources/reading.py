@@ -18,7 +18,7 @@ FIRST_BATCH_BYTES = 50_000
 _GROWTH = 4
 _TOLERANCE = 1.5
 _CHEAP = 1.5  # times as long for twice as much
-_LONGEST = 4  # times the target, which no larger batch may follow: barriers wait for a batch
+_LONGEST = 16  # times the target, which no larger batch may follow: barriers wait for a batch
 UNASSIGNED_WAIT_MS = 1000
 
 

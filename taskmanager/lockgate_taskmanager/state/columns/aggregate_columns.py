@@ -15,6 +15,7 @@ from lockgate_taskmanager.state.layout import Fold, Part, parts
 from lockgate_taskmanager.task.program import DataError, UserError
 
 Array = Any  # numpy.ndarray
+_MOST_LEFT = 32  # times what a round has folded: beyond that, few rows come often
 
 
 class AggregateColumns:
@@ -55,9 +56,11 @@ class AggregateColumns:
                 return None
             here = pending[winners]
             last = here if last is None else last
-            positions = pa.array(here)
-            self._fold_distinct(rows[here], [column.take(positions) for column in columns])
+            self._fold_distinct(rows[here], _taken(columns, here))
             pending = pending[~winners]
+            if len(pending) > _MOST_LEFT * len(here):
+                self._fold_often(rows[pending], _taken(columns, pending))
+                break
         return last
 
     def results(self, rows: Array) -> list[pa.Array]:
@@ -110,13 +113,35 @@ class AggregateColumns:
         return total
 
     def take_in(self, rows: Array, others: Array) -> None:
-        """Folds each of `others` into the row beside it in `rows`, which may come more than once."""
-        pending = np.arange(len(rows))
-        while len(pending):
-            _, first = np.unique(rows[pending], return_index=True)
-            here = pending[first]
-            self._fold_distinct(rows[here], [column.take(others[here]) for column in self._columns])
-            pending = np.delete(pending, first)
+        """Folds each of `others` into the row beside it in `rows`, which may come more than once.
+
+        others: distinct, and none of `rows`; their values are lost.
+        """
+        self._take_in(rows, self, others)
+
+    def _fold_often(self, rows: Array, values: Sequence[pa.Array]) -> None:
+        """Folds a value into each of `rows`, of which few come often."""
+        rest = AggregateColumns(self._operator, self._schema)
+        rest.reserve(len(rows))
+        places = np.arange(len(rows))
+        rest._fold_distinct(places, values)
+        self._take_in(rows, rest, places)
+
+    def _take_in(self, rows: Array, held: AggregateColumns, others: Array) -> None:
+        """The same as `take_in` with `others` in `held`: neighbours are added up, then pairs of these, in few steps."""
+        if not len(rows):
+            return
+        order = np.argsort(rows, kind="stable")
+        rows, others = rows[order], others[order]
+        first = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+        distinct, counts = rows[first], np.diff(np.append(first, len(rows)))
+        rank = np.arange(len(rows)) - np.repeat(first, counts)  # among those for the same row
+        while rank.any():
+            is_left = rank % 2 == 0
+            left = np.flatnonzero(is_left[:-1] & (rank[1:] > 0))
+            held._fold_distinct(others[left], [column.take(others[left + 1]) for column in held._columns])
+            others, rank = others[is_left], rank[is_left] // 2
+        self._fold_distinct(distinct, [column.take(others) for column in held._columns])
 
     def reset(self, rows: Array, output: str = "") -> None:
         """Makes `rows` as they were before the first fold; only in one aggregate, if it is named."""
@@ -160,6 +185,11 @@ class AggregateColumns:
         if self._operator.aggregates[aggregate].function is AggregateFunction.AVG:
             return pa.float64()
         return next(c.type for p, c in zip(self._parts, self._columns, strict=True) if p.aggregate == aggregate)
+
+
+def _taken(columns: Sequence[pa.Array], places: Array) -> list[pa.Array]:
+    positions = pa.array(places)
+    return [column.take(positions) for column in columns]
 
 
 def field_of(schema: pa.Schema, name: str) -> pa.Field:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lockgate_taskmanager.state.columns.arrays import by_value
+from lockgate_taskmanager.state.columns.arrays import by_value, distinct
 from lockgate_taskmanager.state.columns.growing import GrowingArray
 
 Array = Any  # numpy.ndarray
@@ -49,7 +49,7 @@ class Deadlines:
         rows, times = (np.concatenate([piece[side] for piece in found]) for side in (0, 1))
         is_due = times <= now_ms
         self.add(rows[~is_due], times[~is_due])
-        return np.unique(rows[is_due])
+        return distinct(rows[is_due])
 
 
 class Due:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lockgate_taskmanager.state.columns.arrays import distinct
+
 Array = Any  # numpy.ndarray
 LARGEST_BATCH_BYTES = 512 << 20
 """Rows are picked into batches of no more than this, unless one row alone has more."""
@@ -136,7 +138,7 @@ def _taken(
     first = int(place[0])
     if (place == first).all():
         return pieces[first].take(pa.array(rows - starts[first]))
-    touched = np.unique(place)
+    touched = distinct(place)
     order = np.argsort(place, kind="stable")
     wanted = np.split(rows[order], np.searchsorted(place[order], touched[1:]))
     found = [

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch
+from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.columns.keys import KeyIndex
 from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
 from lockgate_taskmanager.state.contents.held_records import GroupRecords, HeldRecords
@@ -121,6 +122,11 @@ class WindowContents:
         self.clock.advance(now)
         self._held.forget(self._shape.expired_until(self.clock.now))
         yield DuePortion(tuple(gathered), is_settled=True, is_last=True)
+
+    def next_due_ms(self) -> int:
+        """No window ends before this; NEVER when there is none."""
+        due = self._shape.next_due(self._held.panes.all(), self.clock.reached.least)
+        return NEVER if due is None else due
 
     def snapshot(self, order: SnapshotOrder) -> FrozenStore:
         """The records as they are now. Raises OSError."""

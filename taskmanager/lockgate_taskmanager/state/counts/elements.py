@@ -64,24 +64,15 @@ class Folded:
         self.schema = pa.schema([*(field_of(incoming, key) for key in keys), *bounds, *self._columns.fields])
 
     def load(self, stored: Sequence[bytes], places: Array, count: int, records: pa.RecordBatch, rows: Array) -> None:
-        alone = count + np.arange(len(rows))  # a row for each record, behind the elements
         self._columns, self._count = self._new(), count
-        self._columns.reserve(count + len(rows))
+        self._columns.reserve(count)
         if stored:
-            positions = np.full(count + len(rows), -1)
+            positions = np.full(count, -1)
             positions[places] = np.arange(len(places))
             taken = pa.array(positions, mask=positions < 0)
             found = [column.take(taken) for column in row_codec.decode(stored, self._types)]
             self._columns.restore([pa.RecordBatch.from_arrays(found, [str(at) for at in range(len(found))])])
-        self._columns.fold(alone, records)
-        elements, first, counts = np.unique(rows, return_index=True, return_counts=True)
-        rank, many = np.arange(len(rows)) - np.repeat(first, counts), np.repeat(counts, counts)
-        stride = 1
-        while stride < counts.max():  # adds up neighbours, then pairs of them: a single key does not take long
-            left = np.flatnonzero((rank % (2 * stride) == 0) & (rank + stride < many))
-            self._columns.take_in(alone[left], alone[left + stride])
-            stride *= 2
-        self._columns.take_in(elements, alone[first])
+        self._columns.fold(rows, records)
 
     def payloads(self, rows: Array) -> list[bytes]:
         frozen = self._columns.freeze(self._count, Freeze())

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockgate_taskmanager.state.columns.hashing import mixed
 from lockgate_taskmanager.state.columns.keys import KeyIndex
-from lockgate_taskmanager.state.columns.pieces import FrozenPieces, fitting
+from lockgate_taskmanager.state.columns.pieces import FrozenPieces, Pieces, fitting
 from lockgate_taskmanager.state.format.diff_column import undone
 from lockgate_taskmanager.state.format.state_file import BASE, DELETED, PAYLOAD, Stored
 from lockgate_taskmanager.task.program import StateUnreadable
@@ -45,17 +46,20 @@ def latest(chain: Sequence[Stored], keys: int, time: str | None = None) -> Store
     has_diffs = any(BASE in stored.schema.names for stored in chain)
     tables = [_alike(stored, has_diffs) for stored in chain]
     pieces = np.repeat(np.arange(len(chain)), [table.num_rows for table in tables])
-    table = pa.concat_tables(tables)
-    numbers = _numbers(table, keys)
-    last = np.zeros(len(numbers), np.int64)
-    last[numbers] = pieces  # which rise: of several the last one is written last
-    is_kept = (pieces == last[numbers]) & ~table.column(DELETED).to_numpy()
+    table = _joined_behind(tables[0].num_rows, pa.concat_tables(tables))
+    numbers = _numbers(table, tables[0].num_rows, keys, time)
+    is_kept = numbers < 0
+    changed = np.flatnonzero(~is_kept)
+    last = np.zeros(numbers.max(initial=-1) + 1, np.int64)
+    last[numbers[changed]] = pieces[changed]  # which rise: of several the last one is written last
+    is_kept[changed] = pieces[changed] == last[numbers[changed]]
+    is_kept &= ~table.column(DELETED).to_numpy()
     if time is not None:
         is_kept &= table.column(time).to_numpy() > _purged_later(chain)[pieces]
-    found, rows = FrozenPieces(table.schema, table.to_batches()), np.flatnonzero(is_kept)
-    kept = _undone(found, table, rows, _earlier(numbers), _Places(chain)) if has_diffs else found.each(rows)
-    batches = tuple(batch.select(first.schema.names) for batch in kept)
-    return replace(chain[-1], schema=first.schema, batches=batches, is_increment=False)
+    kept = _undone(table, is_kept, _earlier(numbers), _Places(chain)) if has_diffs else _filtered(table, is_kept)
+    together = Pieces(first.schema)
+    together.extend(batch.select(first.schema.names) for batch in kept)
+    return replace(chain[-1], schema=first.schema, batches=together.frozen().batches, is_increment=False)
 
 
 def only_added(chain: Sequence[Stored], time: str) -> Iterator[pa.RecordBatch]:
@@ -79,20 +83,49 @@ def _full(chain: Sequence[Stored]) -> Stored:
     return first
 
 
-def _numbers(table: pa.Table, keys: int) -> Array:
-    """For each row the number of its key."""
-    names = table.column_names
-    index = KeyIndex(pa.schema([table.schema.field(name) for name in names[:keys]]))
-    numbers = [np.zeros(0, np.int64)]
-    for batch in table.to_batches(max_chunksize=1 << 20):
-        hashes = batch.column(keys).to_numpy(zero_copy_only=False)
-        numbers.append(index.rows_of(batch.select(names[:keys]), hashes))
-    return np.concatenate(numbers)
+def _joined_behind(first: int, table: pa.Table) -> pa.Table:
+    """The same rows; those behind the first `first` in few batches, as each of an increment has few rows."""
+    later = Pieces(table.schema)
+    later.extend(table.slice(first).to_batches())
+    return pa.concat_tables([table.slice(0, first), pa.Table.from_batches(later.frozen().batches, table.schema)])
+
+
+def _numbers(table: pa.Table, first: int, keys: int, time: str | None) -> Array:
+    """For each row the number of its key; -1 for a key that only the first `first` rows have.
+
+    So the costs of looking keys up grow with what the later pieces hold, not with the state.
+    """
+    names = table.column_names[:keys]
+    index = KeyIndex(pa.schema([table.schema.field(name) for name in names]))
+
+    def keyed(rows: pa.Table) -> Iterator[tuple[pa.RecordBatch, Array]]:
+        for batch in rows.to_batches(max_chunksize=1 << 20):
+            hashes = batch.column(keys).to_numpy(zero_copy_only=False)
+            if time in names:  # of a key's windows all have its hash
+                hashes = mixed(hashes, batch.column(time).to_numpy(zero_copy_only=False))
+            yield batch.select(names), hashes
+
+    changed = [index.rows_of(some, hashes) for some, hashes in keyed(table.slice(first))]
+    known = [index.known_rows_of(some, hashes) for some, hashes in keyed(table.slice(0, first))]
+    return np.concatenate([np.zeros(0, np.int64), *known, *changed])
+
+
+def _filtered(table: pa.Table, is_kept: Array) -> Iterator[pa.RecordBatch]:
+    """Some rows, in their order."""
+    start = 0
+    for batch in table.to_batches():
+        mine = is_kept[start : start + batch.num_rows]
+        start += batch.num_rows
+        if mine.all():
+            yield batch
+        elif mine.any():
+            yield batch.filter(pa.array(mine))
 
 
 def _earlier(numbers: Array) -> Array:
     """For each row the preceding one with the same number, -1 for none."""
-    order = np.argsort(numbers, kind="stable")
+    changed = np.flatnonzero(numbers >= 0)
+    order = changed[np.argsort(numbers[changed], kind="stable")]
     earlier = np.full(len(numbers), -1)
     earlier[order[1:]] = np.where(numbers[order[1:]] == numbers[order[:-1]], order[:-1], -1)
     return earlier
@@ -104,14 +137,13 @@ def _purged_later(chain: Sequence[Stored]) -> Array:
     return np.maximum.accumulate(times[::-1])[::-1]
 
 
-def _undone(
-    found: FrozenPieces, table: pa.Table, rows: Array, earlier: Array, places: _Places
-) -> Iterator[pa.RecordBatch]:
-    """Some rows with their differences applied, in another order. found, table: all rows."""
+def _undone(table: pa.Table, is_kept: Array, earlier: Array, places: _Places) -> Iterator[pa.RecordBatch]:
+    """Some rows with their differences applied, in another order."""
     payloads, bases = table.column(PAYLOAD), table.column(BASE)
-    is_whole = pc.is_null(bases).to_numpy()[rows]
-    yield from found.each(rows[is_whole])
+    is_whole = pc.is_null(bases).to_numpy()
+    yield from _filtered(table, is_kept & is_whole)
     column = table.schema.get_field_index(PAYLOAD)
+    found = FrozenPieces(table.schema, table.to_batches())
 
     def take(diffs: Array) -> pa.RecordBatch:
         whole = pa.array([undone(payloads, bases, earlier, row, places.name_of) for row in diffs.tolist()], pa.binary())
@@ -119,7 +151,7 @@ def _undone(
             raise pa.ArrowInvalid("the values are more than one array can hold")
         return found.take(diffs).set_column(column, PAYLOAD, whole)
 
-    diffs = rows[~is_whole]
+    diffs = np.flatnonzero(is_kept & ~is_whole)
     for start in range(0, len(diffs), _DIFFS_AT_ONCE):
         yield from fitting(take, diffs[start : start + _DIFFS_AT_ONCE])
 

@@ -13,7 +13,7 @@ from lockgate_taskmanager.state.parts.cleaning import to_move
 from lockgate_taskmanager.state.parts.pack_reader import read_parts
 from lockgate_taskmanager.state.parts.pack_writer import INLINE_BYTES, PackWriter, total_bytes
 from lockgate_taskmanager.state.parts.part_log import Base, PartLog
-from lockgate_taskmanager.state.parts.size_watch import SizeWatch
+from lockgate_taskmanager.state.parts.size_limit import SizeLimit
 from lockgate_taskmanager.state.parts.stored_part import Parts, StoredPart, indexed
 from lockgate_taskmanager.task.program import StateUnreadable
 
@@ -31,7 +31,7 @@ class FrozenParts:
     about: ObjectIndex
     what: Parts | Base
     log: PartLog | None
-    watch: SizeWatch
+    limit: SizeLimit
 
     def persist(self, checkpoint_id: int, writer: SnapshotWriter) -> OperatorState:
         """Stores it. Raises StateRefused, SnapshotTooLarge, StorageUnavailable, OSError."""
@@ -39,7 +39,6 @@ class FrozenParts:
             parts = self._changed(checkpoint_id, self.what, writer)
         else:
             parts = self._whole(self.what, writer)
-        self.watch.stored(total_bytes(parts.values()))
         if self.log is not None:
             self.log.stored(checkpoint_id, parts)
         data, files = indexed(self.about, parts)
@@ -59,7 +58,7 @@ class FrozenParts:
         for part in whole():
             data = part.make()
             size += len(data)
-            self.watch.require_allowed(size)
+            self.limit.require(size)
             packs.add(part.name, part.items, data)
         return packs.finish()
 
@@ -72,7 +71,7 @@ class FrozenParts:
             if change is not None:
                 data = change.data()
                 changed_bytes += len(data)
-                self.watch.require_allowed(size + changed_bytes)
+                self.limit.require(size + changed_bytes)
                 packs.add(name, 0, data)
         moved = to_move(kept, changed_bytes)
         try:

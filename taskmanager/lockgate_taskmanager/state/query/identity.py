@@ -9,6 +9,7 @@ from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
     CumulatingWindow,
+    EarlyFiringWindow,
     KeyedAggregate,
     SessionWindow,
     SlidingWindow,
@@ -21,7 +22,7 @@ from lockgate_taskmanager.state.rows.row_store import RowSpec
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.task.program import StateUnreadable, UserError
 
-_KINDS = (TumblingWindow, SlidingWindow, CumulatingWindow, SessionWindow, TriggeredWindow)
+_KINDS = (TumblingWindow, SlidingWindow, CumulatingWindow, SessionWindow, TriggeredWindow, EarlyFiringWindow)
 _WINDOWS = {kind.__name__: kind for kind in _KINDS}
 QuerySpec = StoreSpec | RowSpec
 

@@ -24,7 +24,7 @@ from lockgate_taskmanager.state.query.identity import QuerySpec
 from lockgate_taskmanager.state.query.key_text import plain, row_json
 from lockgate_taskmanager.state.rows import deduplicate
 from lockgate_taskmanager.state.rows.row_store import EXPIRY, RowSpec
-from lockgate_taskmanager.state.windows.shape import shape_of
+from lockgate_taskmanager.state.windows.shape import rows_shape_of
 from lockgate_taskmanager.task.program import StateUnreadable
 
 Json = dict[str, Any]
@@ -79,7 +79,7 @@ def _sessions(spec: QuerySpec, kind: SessionWindow, about: About, rows: pa.Recor
 def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
     assert not isinstance(spec, RowSpec)
     assert spec.aggregation.window is not None
-    shape = shape_of(spec.aggregation.window)
+    shape = rows_shape_of(spec.aggregation.window)
     columns = _columns(spec.stored, about, rows)
     ends_of = [list(shape.ends(pane)) for pane in rows.column(PANE).to_pylist()]
     ends = sorted({end for some in ends_of for end in some})
@@ -92,7 +92,7 @@ def _panes(spec: QuerySpec, about: About, rows: pa.RecordBatch) -> list[Json]:
     results = total.results(np.arange(len(ends)))[: len(spec.aggregation.aggregates)]
     names = [aggregate.output for aggregate in spec.aggregation.aggregates]
     return [
-        {WINDOW_START: shape.start(end), WINDOW_END: end, **row_json(names, results, place)}
+        {WINDOW_START: shape.opening(end), WINDOW_END: end, **row_json(names, results, place)}
         for end, place in places.items()
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,7 +13,7 @@ import pyarrow as pa
 from lockgate_proto.messages import OperatorState, StateHandle, StateKind
 
 from lockgate_taskmanager.state.about import About
-from lockgate_taskmanager.state.backend import download
+from lockgate_taskmanager.state.backend import download, fetch_table
 from lockgate_taskmanager.state.chains import Chain
 from lockgate_taskmanager.state.format.state_file import Stored
 from lockgate_taskmanager.state.heap.snapshots import handles_of
@@ -21,8 +21,10 @@ from lockgate_taskmanager.state.rocksdb.database_store import DatabaseStore
 from lockgate_taskmanager.state.rocksdb.engine import Database
 from lockgate_taskmanager.state.rocksdb.frozen_database import restore_files
 from lockgate_taskmanager.state.spec import StateSpec
+from lockgate_taskmanager.task.program import StateUnreadable
 
 S = TypeVar("S", bound=DatabaseStore)
+Fetch = Callable[[StateHandle, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,21 @@ class Restore(Generic[S]):
 
     def _taken_over(self, state: OperatorState, checkpoint_id: int, folder: Path) -> S:
         """Opens the stored database. Of another subtask's database, only the own key groups are kept."""
-        about = self._files(state, folder / "db")
-        store = self.make(about.partial_schema, folder)
+        about, store = self._opened(state, folder)
         if about.owned == self.spec.key_groups:
             store.chains.stored(checkpoint_id, Chain(0, state.files))
         else:
             store.keep_own_groups()
         store.filled([about])
         return store
+
+    def _opened(self, state: OperatorState, folder: Path) -> tuple[About, S]:
+        about = self._files(state, folder / "db", fetch_table)
+        with suppress(StateUnreadable):
+            return about, self.make(about.partial_schema, folder)
+        shutil.rmtree(folder / "db")
+        about = self._files(state, folder / "db", fetch_table)  # finds copies that were damaged after they were written
+        return about, self.make(about.partial_schema, folder)
 
     def _put_together(self, states: Sequence[OperatorState], folder: Path) -> S:
         store: S | None = None
@@ -79,8 +88,8 @@ class Restore(Generic[S]):
         store.filled(sources)
         return store
 
-    def _files(self, state: OperatorState, folder: Path) -> About:
-        return restore_files(state, folder, self.spec.signature, self.spec.max_parallelism)
+    def _files(self, state: OperatorState, folder: Path, fetch: Fetch = download) -> About:
+        return restore_files(state, folder, self.spec.signature, self.spec.max_parallelism, fetch)
 
     def _chain(self, state: OperatorState, part: Path) -> list[Stored]:
         part.mkdir()

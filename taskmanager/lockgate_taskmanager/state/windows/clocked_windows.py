@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from lockgate_taskmanager.state.store import Fires, FrozenStore
+from lockgate_taskmanager.state.store import CompiledStore, Fires, FrozenStore
 from lockgate_taskmanager.task.program import SnapshotOrder, UserError
 
 Windows = TypeVar("Windows", bound=Fires)
@@ -47,7 +47,9 @@ class ClockedWindows(Generic[Windows]):
         return self._windows.snapshot(order)
 
     def warm_up(self) -> None:
-        """There is no Spark job."""
+        """Aggregates have no Spark job, functions have."""
+        if isinstance(self._windows, CompiledStore):
+            self._windows.warm_up()
 
     def close(self) -> None:
         self._windows.close()

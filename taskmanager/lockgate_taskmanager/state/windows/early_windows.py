@@ -7,12 +7,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from lockgate_taskmanager.state.columns.deadlines import NEVER
-from lockgate_taskmanager.state.store import Fires, Merged
+from lockgate_taskmanager.state.store import Fires, Merged, ProcessingTimeStore
 from lockgate_taskmanager.state.windows.clocked_windows import ClockedWindows
 
 
-class NewRecords(Fires, Protocol):
-    """A store that knows which of its windows have new records."""
+class NewRecords(Protocol):
+    """Windows that knows which of its windows have new records."""
 
     @property
     def has_new(self) -> bool:
@@ -24,15 +24,17 @@ class NewRecords(Fires, Protocol):
         ...
 
 
-class EarlyWindows(ClockedWindows[NewRecords]):
-    """A ProcessingTimeStore over windows of event time. Used from the subtask's own thread."""
+class EarlyWindows(ClockedWindows[Fires]):
+    """A ProcessingTimeStore over windows of event time or processing time. Used from the subtask's own thread."""
 
-    def __init__(self, every_ms: int, windows: NewRecords) -> None:
-        """windows: new or restored."""
+    def __init__(self, every_ms: int, windows: Fires, new: NewRecords) -> None:
+        """windows: new or restored; new: those of them with new records."""
         super().__init__(windows)
-        self._every_ms = every_ms
+        self._every_ms, self._records = every_ms, new
+        self._by_clock = windows if isinstance(windows, ProcessingTimeStore) else None
         self._unix_ms = 0
         self._next_ms = NEVER  # the firing of what is new
+        self._has_waited = False  # early results that are due, for windows that ended
 
     def merge(self, partial: pa.Table) -> Merged:
         merged = self._windows.merge(partial.select(self.partial_schema.names))  # a restored store has its own order
@@ -40,21 +42,30 @@ class EarlyWindows(ClockedWindows[NewRecords]):
         return merged
 
     def tick(self, unix_ms: int) -> pa.Table | None:
-        """The early results that are due, or None. A clock that was set back makes no pause longer than one of its own.
+        """The results of windows that have ended by the clock, else the early results that are due, or None.
 
-        Raises DataError on overflow.
+        A clock that was set back makes no pause longer than one of its own. Raises DataError on overflow.
         """
         self._unix_ms = unix_ms
-        if self._windows.has_new and unix_ms >= self._next_ms:
-            self._next_ms = NEVER
-            return self._windows.fire_new()
+        is_due = self._records.has_new and unix_ms >= self._next_ms
+        if self._by_clock is not None and not (is_due and self._has_waited):
+            ended = self._by_clock.tick(unix_ms)
+            if ended is not None:
+                self._has_waited = is_due  # until the next tick, for which `wakes_at` asks
+                return ended
+            is_due = is_due and self._records.has_new
+        if is_due:
+            self._next_ms, self._has_waited = NEVER, False
+            return self._records.fire_new()
         self._plan()
         return None
 
     def wakes_at(self) -> int | None:
-        if not self._windows.has_new:
-            return None
-        return self._unix_ms if self._next_ms == NEVER else self._next_ms  # NEVER: restored, and no tick yet
+        ends = None if self._by_clock is None else self._by_clock.wakes_at()
+        if not self._records.has_new:
+            return ends
+        early = self._unix_ms if self._next_ms == NEVER else self._next_ms  # NEVER: restored, and no tick yet
+        return early if ends is None else min(early, ends)
 
     def advance(self, watermark_ms: int) -> pa.Table:
         return self._windows.advance(watermark_ms)
@@ -63,5 +74,5 @@ class EarlyWindows(ClockedWindows[NewRecords]):
         return self._windows.go_on()
 
     def _plan(self) -> None:
-        if self._windows.has_new:
+        if self._records.has_new:
             self._next_ms = min(self._next_ms, self._unix_ms - self._unix_ms % self._every_ms + self._every_ms)

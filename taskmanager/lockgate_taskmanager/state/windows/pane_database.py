@@ -30,7 +30,7 @@ from lockgate_taskmanager.state.windows.pane_scan import Row, side_by_side
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.pane_table import PaneTable, in_panes, pane_key, pane_of
 from lockgate_taskmanager.state.windows.panes import Panes
-from lockgate_taskmanager.state.windows.shape import shape_of
+from lockgate_taskmanager.state.windows.shape import rows_shape_of
 from lockgate_taskmanager.state.windows.window_database import HeldWindows
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
@@ -47,7 +47,7 @@ class PaneDatabase(HeldWindows[PaneState]):
         assert spec.aggregation.window is not None
         self._table = PaneTable(spec.stored, schema, spec.max_parallelism)
         super().__init__(spec, schema, self._state, self._table, folder, memory_bytes)
-        self._shape = shape_of(spec.aggregation.window)
+        self._shape = rows_shape_of(spec.aggregation.window)
         self._panes = Panes(spec.key_groups)
 
     def next_due_ms(self) -> int:

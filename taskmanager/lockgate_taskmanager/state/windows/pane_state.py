@@ -1,4 +1,4 @@
-"""Windowed aggregates of one subtask: one row for each key and pane, found by key, purged by time.
+"""Windowed aggregates of one subtask: one row for each key and pane, or window, found by key, purged by time.
 
 Rows are listed by pane, so the cost of a batch depends on its rows, that of a watermark on what fires. Purged rows
 leave gaps; when those outnumber the live rows, the store is compacted, which costs no more than the purges did.
@@ -29,7 +29,7 @@ from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
 from lockgate_taskmanager.state.layout import HASH, PANE, WINDOW_END
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.state.windows.pane_rows import PaneRows
-from lockgate_taskmanager.state.windows.shape import shape_of
+from lockgate_taskmanager.state.windows.shape import rows_shape_of
 from lockgate_taskmanager.state.windows.window_columns import window_columns
 from lockgate_taskmanager.state.windows.window_state import WindowState
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
@@ -54,7 +54,7 @@ class PaneState(WindowState):
         """clock: shared with the store that holds these rows in a database; None: a new one."""
         super().__init__(spec, schema, choice, clock)
         assert spec.aggregation.window is not None
-        self._shape = shape_of(spec.aggregation.window)
+        self._shape = rows_shape_of(spec.aggregation.window)
         self._fold_count = self._shape.size_ms // self._shape.pane_ms  # the most panes that a window has
         self._index = KeyIndex(self._keys.append(pa.field(PANE, pa.int64())))
         self.key_count = len(self._index.schema)
@@ -310,7 +310,7 @@ class PaneState(WindowState):
     def _table(self, rows: Array, ends: Array, columns: AggregateColumns, at: Array) -> pa.Table:
         """Results. rows: of the keys; columns, at: where the aggregates are."""
         keys = self._index.keys_at(rows).select(self._keys.names)
-        return self._as_table(keys, window_columns(self._shape.start(ends), ends), columns, at)
+        return self._as_table(keys, window_columns(self._shape.opening(ends), ends), columns, at)
 
     def _purged_until(self) -> int:
         return self._shape.expired_until(self.clock.now)

@@ -1,16 +1,17 @@
 """Windows of processing time: a windowed store whose event time is the subtask's clock.
 
-Partials come without a time. All rows of a batch get the same one, the processing time at which they are merged, so the
-window of a record is decided by the subtask that keeps it, and no record is late. Watermarks have no effect; the end of
-the input fires every window.
+Records and partials come without a time. All rows of a batch get the same one, the processing time at which they are
+merged, so the window of a record is decided by the subtask that keeps it, and no record is late. Watermarks have no
+effect; the end of the input fires every window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import pyarrow as pa
-from lockgate_proto.messages import KeyedAggregate, SessionWindow
+from lockgate_proto.messages import KeyedAggregate, SessionWindow, Window
 
 from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.event_clock import EventClock
@@ -36,18 +37,16 @@ class TimedWindows(Fires, Protocol):
 class ProcessingWindows(ClockedWindows[TimedWindows]):
     """A ProcessingTimeStore over a windowed store. Used from the subtask's own thread."""
 
-    def __init__(self, aggregation: KeyedAggregate, windows: TimedWindows, late_clock: LateClock) -> None:
-        """windows: new or restored; its partial schema is `timed_schema` of that of the input.
+    def __init__(self, window: Window, added: Iterable[str], windows: TimedWindows, late_clock: LateClock) -> None:
+        """windows: new or restored; added: columns of its partial schema that the input lacks, times in milliseconds.
 
         late_clock: is given after each tick how far the clock is behind.
         """
-        assert aggregation.window is not None
         super().__init__(windows)
         self._late_clock = late_clock
-        self._shape = shape_of(aggregation.window)
-        self._is_session = isinstance(aggregation.window.kind, SessionWindow)
-        self._bounds = bounds_of(aggregation)
-        self._added = frozenset({PANE, *self._bounds})
+        self._shape = shape_of(window)
+        self._is_session = isinstance(window.kind, SessionWindow)
+        self._added = frozenset(added)
         ahead = (time for _, _, time in windows.clock.ahead)
         # a restored subtask must not come back to a window that has ended in one of its key groups
         self._time = ProcessingClock(max(windows.clock.before_end, *ahead, -1) + 1)
@@ -59,7 +58,7 @@ class ProcessingWindows(ClockedWindows[TimedWindows]):
         return pa.schema([field for field in self._windows.partial_schema if field.name not in self._added])
 
     def merge(self, partial: pa.Table) -> Merged:
-        """Folds a partial table into the windows of the current processing time."""
+        """Puts the rows of a table into the windows of the current processing time."""
         now_ms = self._time.now_ms
         pane = now_ms - (now_ms - self._shape.offset_ms) % self._shape.pane_ms
         count = partial.num_rows
@@ -100,15 +99,14 @@ class ProcessingWindows(ClockedWindows[TimedWindows]):
         return fired
 
 
-def bounds_of(aggregation: KeyedAggregate) -> tuple[str, ...]:
-    """The columns of a partial with the first and last time of a session; none for other windows."""
+def times_of(aggregation: KeyedAggregate) -> tuple[str, ...]:
+    """The columns of a partial with times: its pane, and the first and last time of a session."""
     if aggregation.window is None or not isinstance(aggregation.window.kind, SessionWindow):
-        return ()
-    return tuple(part.column for part in parts(with_bounds(aggregation))[-2:])
+        return (PANE,)
+    return (PANE, *(part.column for part in parts(with_bounds(aggregation))[-2:]))
 
 
 def timed_schema(aggregation: KeyedAggregate, schema: pa.Schema) -> pa.Schema:
     """The schema of partials without a time, as windowed stores have it."""
-    behind_hash = schema.get_field_index(HASH) + 1
-    schema = schema.insert(behind_hash, pa.field(PANE, pa.int64()))
-    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in bounds_of(aggregation))])
+    pane, *bounds = (pa.field(name, pa.int64()) for name in times_of(aggregation))
+    return pa.schema([*schema.insert(schema.get_field_index(HASH) + 1, pane), *bounds])

@@ -21,7 +21,7 @@ from lockgate_proto.messages import SessionWindow, StateBackend
 
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
-from lockgate_taskmanager.state.columns.arrays import numpy_of
+from lockgate_taskmanager.state.columns.arrays import distinct, numpy_of
 from lockgate_taskmanager.state.columns.deadlines import Deadlines
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.columns.growing import GrowingArray
@@ -86,7 +86,7 @@ class SessionState(WindowState):
         ids = self._index.rows_of(batch.select(self._keys.names), numpy_of(batch, HASH))
         self._chains.extend_to(len(self._index))
         first, last = (numpy_of(batch, name) for name in self._columns.bounds)
-        known = self._rows_of(np.unique(ids))
+        known = self._rows_of(distinct(ids))
         known_first, known_ends = self._times(known)
         groups, ends = joined_intervals(
             np.concatenate([self._key[known], ids]),
@@ -100,7 +100,7 @@ class SessionState(WindowState):
         self._changes.mark(ids[here], len(self._index))
         self._columns.reserve(len(self._key))
         self._columns.fold(rows, batch.take(pa.array(here)))
-        return self._filed(np.unique(rows)), is_late
+        return self._filed(distinct(rows)), is_late
 
     def _fires(self, now_ms: int) -> Iterator[Portion]:
         rows = self._due.passed(now_ms + 1)
@@ -202,7 +202,7 @@ class SessionState(WindowState):
         self._columns.reserve(len(self._key))
         self._columns.take_in(row_of[known_groups[others]], known[others])
         self._drop(known[others])
-        changed = np.unique(ids)
+        changed = distinct(ids)
         new = row_of[fresh]
         rows = np.concatenate([known[self._live[known]], new])
         self._chains[changed] = _NONE
@@ -236,7 +236,7 @@ class SessionState(WindowState):
         rows = rows[self._is_gone(self._times(rows)[1], self._key[rows])]
         if len(rows):
             self._drop(rows)
-            ids = np.unique(self._key[rows])
+            ids = distinct(self._key[rows])
             left = self._rows_of(ids)
             self._chains[ids] = _NONE
             self._link(self._key[left], left)

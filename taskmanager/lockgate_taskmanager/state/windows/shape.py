@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from lockgate_proto.messages import (
     CumulatingWindow,
+    EarlyFiringWindow,
     SessionWindow,
     SlidingWindow,
     TriggeredWindow,
@@ -34,6 +35,7 @@ class WindowShape:
     """Windows of `size_ms`, one ending every `slide_ms` from `offset_ms` on; lateness_ms: kept after the end.
 
     is_cumulating: all windows of a period of `size_ms` start with the period; `size_ms` is a multiple of `slide_ms`.
+    whole: the windows, where this is the shape of rows of which each window has its own, see `rows_shape_of`.
     """
 
     size_ms: int
@@ -41,6 +43,7 @@ class WindowShape:
     offset_ms: int
     lateness_ms: int
     is_cumulating: bool = False
+    whole: WindowShape | None = None
 
     @property
     def period_ms(self) -> int:
@@ -66,6 +69,10 @@ class WindowShape:
         if not self.is_cumulating:
             return end - self.size_ms
         return end - 1 - (end - 1 - self.offset_ms) % self.size_ms
+
+    def opening(self, end: Times) -> Times:
+        """Start of the window that ends at `end`, as results have it."""
+        return self.start(end) if self.whole is None else self.whole.start(end)
 
     def ends(self, pane: int) -> range:
         """Ends of all windows that hold the pane, first to last."""
@@ -153,6 +160,8 @@ def shape_of(window: Window) -> WindowShape:
     kind = window.kind
     if isinstance(kind, TumblingWindow | TriggeredWindow):
         return WindowShape(kind.size_ms, kind.size_ms, kind.offset_ms, window.allowed_lateness_ms)
+    if isinstance(kind, EarlyFiringWindow):
+        return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms, kind.is_cumulating)
     if isinstance(kind, SlidingWindow):
         return WindowShape(kind.size_ms, kind.slide_ms, kind.offset_ms, window.allowed_lateness_ms)
     if isinstance(kind, CumulatingWindow):
@@ -160,3 +169,16 @@ def shape_of(window: Window) -> WindowShape:
     if isinstance(kind, SessionWindow):
         return WindowShape(kind.gap_ms, kind.gap_ms, 0, window.allowed_lateness_ms)
     raise UserError("the window is of a kind that this task manager does not know; update it")
+
+
+def rows_shape_of(window: Window) -> WindowShape:
+    """The shape of the rows that state keeps: those of panes or, with a trigger, a row for each key and window.
+
+    A window fires early by its own records, and others of its panes do not. Its row is filed under its last `slide_ms`,
+    which is the last of no other window, as if that were a tumbling window.
+    """
+    shape = shape_of(window)
+    if not isinstance(window.kind, TriggeredWindow | EarlyFiringWindow):
+        return shape
+    offset_ms = (shape.offset_ms + shape.size_ms) % shape.slide_ms
+    return WindowShape(shape.slide_ms, shape.slide_ms, offset_ms, shape.lateness_ms, whole=shape)

@@ -17,11 +17,13 @@ from lockgate_taskmanager.state.firing import Portion
 from lockgate_taskmanager.state.rocksdb.engine import ROWS_AT_ONCE
 from lockgate_taskmanager.state.rocksdb.frozen_database import group_key
 from lockgate_taskmanager.state.spec import StoreSpec
+from lockgate_taskmanager.state.store import Merged
 from lockgate_taskmanager.state.windows.pane_database import PaneDatabase
 from lockgate_taskmanager.state.windows.pane_scan import Row
 from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.state.windows.pane_table import pane_key
 from lockgate_taskmanager.state.windows.triggered_state import TriggeredState
+from lockgate_taskmanager.state.windows.window_rows import in_each_window, merged_in_parts
 
 _MOST_NAMES = 500_000  # some 50 MB
 
@@ -34,6 +36,8 @@ class TriggeredDatabase(PaneDatabase):
     def __init__(self, spec: StoreSpec, schema: pa.Schema, folder: Path, memory_bytes: int) -> None:
         super().__init__(spec, schema, folder, memory_bytes)
         assert spec.trigger is not None
+        assert self._shape.whole is not None
+        self._whole = self._shape.whole
         self._by_clock = spec.trigger.every_ms > 0
         self._new: set[bytes] = set()  # rows that may have new records for a firing by the clock
         self._is_unknown = False  # which ones have
@@ -47,6 +51,9 @@ class TriggeredDatabase(PaneDatabase):
         """The first portion of the early results of the windows with new records. Others follow, see Firing."""
         return self.begin(self._new_portions(), self.schema)
 
+    def merge(self, partial: pa.Table) -> Merged:
+        return merged_in_parts(super().merge, partial, self._whole)
+
     def filled(self, restored_from: Sequence[About]) -> None:
         super().filled(restored_from)
         self._is_unknown = self._by_clock
@@ -58,6 +65,9 @@ class TriggeredDatabase(PaneDatabase):
         self._new.update(written)
         if len(self._new) > _MOST_NAMES:
             self._new, self._is_unknown = set(), True
+
+    def _needed(self, batch: pa.RecordBatch) -> set[bytes]:
+        return super()._needed(in_each_window(batch, self._whole))
 
     def _new_portions(self) -> Iterator[Portion]:
         portions = self._open_rows() if self._is_unknown else self._named(sorted(self._new))
