@@ -14,6 +14,7 @@ from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.messages import (
     AggregateFunction,
     CountWindow,
+    EarlyFiringWindow,
     JobGraph,
     KeyedAggregate,
     Operator,
@@ -68,7 +69,7 @@ def _is_changelog(operator: Operator) -> bool:
     window = kind.window
     if window is None or window.allowed_lateness_ms > 0:
         return True
-    return isinstance(window.kind, TriggeredWindow) and not window.kind.purge
+    return isinstance(window.kind, TriggeredWindow | EarlyFiringWindow) and not window.kind.purge
 
 
 def _adds(operator: Operator) -> bool:

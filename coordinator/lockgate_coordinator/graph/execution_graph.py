@@ -30,7 +30,7 @@ from lockgate_proto.messages import (
     SubtaskStatusView,
 )
 
-from lockgate_coordinator.graph.regions import connection
+from lockgate_coordinator.graph.regions import exchanges_in_part
 from lockgate_coordinator.graph.shape import slots_needed, source_vertices, subtasks
 from lockgate_coordinator.graph.slots import SlotOffer
 
@@ -152,6 +152,11 @@ class ExecutionGraph:
     def slots_on(self, task_manager_id: str) -> frozenset[int]:
         """The slots of its subtasks that are placed there and not lost."""
         return frozenset(key[1] for key in self._id if self._place[key].task_manager_id == task_manager_id)
+
+    def slots_beside(self, slots: Collection[int]) -> frozenset[int]:
+        """The slots of its subtasks that are not lost, on all task managers of some slots."""
+        places = {self._slots[slot].task_manager_id for slot in slots}
+        return frozenset(key[1] for key in self._id if self._place[key].task_manager_id in places)
 
     def kept_slots(self) -> tuple[int, ...]:
         """The slots of its subtasks that are not lost, in order."""
@@ -312,7 +317,7 @@ class ExecutionGraph:
         numbers = self.numbers()
         if not numbers:
             return layout_for(self._graph, places)
-        if connection(self._graph):  # those that begin exchange records with those that run on
+        if exchanges_in_part(self._graph):  # those that begin exchange records with those that run on
             return layout_for(self._graph, places, numbers)
         began = [number == self.attempt.attempt for number in numbers]
         return layout_for(
@@ -321,7 +326,7 @@ class ExecutionGraph:
 
     def rejoins(self, restored_checkpoint_id: int) -> tuple[tuple[str, RejoinPart], ...]:
         """(task manager id, RejoinPart) for those whose subtasks run on and exchange records with those that begin."""
-        if not self.is_mixed or not connection(self._graph):
+        if not self.is_mixed or not exchanges_in_part(self._graph):
             return ()
         offers = {key[1]: self._place[key] for key, known in self._id.items() if known == self.attempt}
         places = tuple(

@@ -9,6 +9,7 @@ from lockgate_proto.broadcasts import record_edges
 from lockgate_proto.event_times import ANY_TIME_AHEAD
 from lockgate_proto.messages import (
     CumulatingWindow,
+    EarlyFiringWindow,
     EventTime,
     FileSource,
     IntervalJoin,
@@ -29,6 +30,7 @@ from lockgate_proto.reserved import is_reserved
 from lockgate_coordinator.graph.bounds import MAX_DURATION_MS
 
 MAX_PANES = 10_000
+MAX_EARLY = 100  # windows of a record, where each fires early by its own records and so has a row of its own
 MAX_STEPS = 1_500
 """Of a cumulating window: a day in minutes fits. Each step adds up all panes before it, and has a row for each key."""
 
@@ -70,20 +72,16 @@ def window_problems(aggregate: KeyedAggregate) -> Iterator[str]:
     if window is None:
         return
     yield from _shape_problems(window)
-    if window.processing_time:
-        if window.event_time.strip():
-            yield f"has windows of processing time with the event time '{window.event_time}': choose one of them."
-        if window.allowed_lateness_ms:
-            yield (
-                f"has windows of processing time with allowed_lateness_ms {window.allowed_lateness_ms}: no record is "
-                "late there, so it must be 0."
-            )
-    elif not window.event_time.strip():
-        yield "has a window but no event time: name the column, or give an SQL expression."
+    yield from _time_problems(window)
+    if window.processing_time and window.allowed_lateness_ms:
+        yield (
+            f"has windows of processing time with allowed_lateness_ms {window.allowed_lateness_ms}: no record is "
+            "late there, so it must be 0."
+        )
     if not 0 <= window.allowed_lateness_ms <= MAX_DURATION_MS:
         yield f"has allowed_lateness_ms {window.allowed_lateness_ms}: it must be between 0 and {MAX_DURATION_MS}."
     taken: tuple[str, ...] = ("window_start", "window_end")
-    if isinstance(window.kind, TriggeredWindow):
+    if isinstance(window.kind, TriggeredWindow | EarlyFiringWindow):
         yield from _trigger_problems(window, window.kind)
         taken = (*taken, "is_early")
     for name in (*aggregate.keys, *(column.output for column in aggregate.aggregates)):
@@ -99,26 +97,30 @@ def contents_problems(process: WindowProcess) -> Iterator[str]:
         return
     if isinstance(window.kind, SessionWindow):
         yield (
-            "calls a function for session windows, which is not possible, because a record may join two of them: "
-            "aggregate sessions, or use a process function with a timer."
+            "calls a function for session windows, which is not possible, because a record may join two of them, and "
+            "one may last: aggregate sessions, or use a process function with a timer."
         )
         return
-    if isinstance(window.kind, TriggeredWindow):
+    if isinstance(window.kind, TriggeredWindow | EarlyFiringWindow):
         yield (
             "calls a function for windows with a trigger, which is not possible, because a function is called once for "
             "each window: leave the trigger out, or aggregate."
         )
         return
     yield from _shape_problems(window)
-    if window.processing_time:
-        yield "calls a function for windows of processing time: only windows of event time keep their records."
-    elif not window.event_time.strip():
-        yield "has a window but no event time: name the column, or give an SQL expression."
+    yield from _time_problems(window)
     if window.allowed_lateness_ms:
         yield (
             f"calls a function once for each window and has allowed_lateness_ms {window.allowed_lateness_ms}: it must "
             "be 0; wait longer for late records with out_of_orderness_ms."
         )
+
+
+def _time_problems(window: Window) -> Iterator[str]:
+    if window.processing_time and window.event_time.strip():
+        yield f"has windows of processing time with the event time '{window.event_time}': choose one of them."
+    if not window.processing_time and not window.event_time.strip():
+        yield "has a window but no event time: name the column, or give an SQL expression."
 
 
 def _shape_problems(window: Window) -> Iterator[str]:
@@ -130,6 +132,10 @@ def _shape_problems(window: Window) -> Iterator[str]:
         if not 1 <= kind.gap_ms <= MAX_DURATION_MS:
             yield f"has session windows with a gap of {kind.gap_ms} ms: it must be between 1 and {MAX_DURATION_MS}."
         return
+    if isinstance(kind, EarlyFiringWindow):
+        yield from _number_problems(kind)
+        sizes = (kind.size_ms, kind.slide_ms, kind.offset_ms)
+        kind = CumulatingWindow(*sizes) if kind.is_cumulating else SlidingWindow(*sizes)
     if isinstance(kind, CumulatingWindow):
         yield from _cumulating_problems(kind)
         return
@@ -152,7 +158,17 @@ def _shape_problems(window: Window) -> Iterator[str]:
         yield f"has a window with an offset of {kind.offset_ms} ms: it must be at least 0 and less than the period."
 
 
-def _trigger_problems(window: Window, kind: TriggeredWindow) -> Iterator[str]:
+def _number_problems(kind: EarlyFiringWindow) -> Iterator[str]:
+    """Each of a record's windows has a row of its own."""
+    number = -(-kind.size_ms // max(1, kind.slide_ms))
+    if number > MAX_EARLY:
+        yield (
+            f"has a trigger on windows of {kind.size_ms} ms that begin every {kind.slide_ms} ms: each record is in "
+            f"{number} of them, and the limit is {MAX_EARLY}; make the slide longer, or leave the trigger out."
+        )
+
+
+def _trigger_problems(window: Window, kind: TriggeredWindow | EarlyFiringWindow) -> Iterator[str]:
     """The problems of the trigger of an aggregate's window; the caller puts the operator's name in front."""
     if kind.every_count < 0:
         yield f"has a trigger with every_count {kind.every_count}: it must be at least 1, or 0 for none."
@@ -160,8 +176,8 @@ def _trigger_problems(window: Window, kind: TriggeredWindow) -> Iterator[str]:
         yield f"has a trigger with every_ms {kind.every_ms}: it must be between 1 and {MAX_DURATION_MS}, or 0 for none."
     if not kind.every_count and not kind.every_ms:
         yield "has a trigger that never fires: set every_count, every_ms, or both."
-    if window.processing_time:
-        yield "has a trigger on windows of processing time: only windows of event time fire early."
+    if window.processing_time and isinstance(kind, TriggeredWindow):
+        yield "has a TriggeredWindow by processing time: only an EarlyFiringWindow may be."
     if kind.purge and window.allowed_lateness_ms:
         yield (
             f"has a trigger that purges and allowed_lateness_ms {window.allowed_lateness_ms}: a late record would need "

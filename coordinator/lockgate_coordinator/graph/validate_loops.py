@@ -103,12 +103,12 @@ def _why_not_inside(operator: Operator) -> str:
     match kind:
         case KeyedAggregate(window=None) | CountWindow() | Deduplicate() | KeyedProcess(without_timers=True):
             return ""
-        case KeyedAggregate(window=Window(processing_time=True)):
+        case KeyedAggregate(window=Window(processing_time=True)) | WindowProcess(window=Window(processing_time=True)):
             return (
                 "its windows emit when the clock has reached their ends, and by then the loop may have been found "
                 "empty and ended; put it behind the loop"
             )
-        case KeyedAggregate():
+        case KeyedAggregate() | WindowProcess():
             return (
                 "its windows need a watermark, and none passes through a loop, because a record may return at any age; "
                 "put it in front of the loop"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from lockgate_common.amounts import listed
 from lockgate_common.masking import masked
+from lockgate_proto.components import components
 from lockgate_proto.loops import before, loops, spread_of
 from lockgate_proto.messages import (
     CheckpointMode,
@@ -25,6 +27,7 @@ from lockgate_coordinator.graph.batchwise import spans_rows
 from lockgate_coordinator.graph.changelog import added_up
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.graph.regions import connection
+from lockgate_coordinator.graph.shape import slots_needed
 
 
 def warnings(graph: JobGraph) -> tuple[str, ...]:
@@ -137,11 +140,21 @@ def _nothing_to_compare(graph: JobGraph) -> tuple[str, ...]:
 
 
 def _no_part(graph: JobGraph) -> tuple[str, ...]:
-    is_wanted = graph.task_manager_failover is TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
-    why = whole_because(graph) if is_wanted else ""
-    if not why or not connection(graph):
+    if graph.task_manager_failover is not TaskManagerFailover.TASK_MANAGER_FAILOVER_PART:
         return ()
-    return (f"The loss of a task manager restarts the whole job in spite of task_manager_failover='part': {why}.",)
+    whys = [(component, whole_because(component)) for component in components(graph) if connection(component)]
+    return tuple(
+        f"The loss of a task manager restarts {_whole(graph, component)} in spite of "
+        f"task_manager_failover='part': {why}."
+        for component, why in whys
+        if why
+    )
+
+
+def _whole(graph: JobGraph, component: JobGraph) -> str:
+    if slots_needed(component) == slots_needed(graph):
+        return "the whole job"
+    return f"all of {listed([vertex.id for vertex in component.vertices])}, and what shares slots with it,"
 
 
 def _added_twice(graph: JobGraph) -> tuple[str, ...]:

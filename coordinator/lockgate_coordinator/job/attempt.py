@@ -49,6 +49,7 @@ from lockgate_coordinator.job.events import (
 from lockgate_coordinator.job.first_positions import KnownPositions
 from lockgate_coordinator.job.in_flight import check_in_flight
 from lockgate_coordinator.job.redistribute import redistribute
+from lockgate_coordinator.job.replay_gaps import ReplayGaps
 from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS, Assign, SplitAssigner, SplitEffect
 
 _PHASES = {SubtaskPhase.SUBTASK_RUNNING: Phase.RUNNING, SubtaskPhase.SUBTASK_EXHAUSTED: Phase.EXHAUSTED}
@@ -114,6 +115,7 @@ class Attempt:
         self.running_ms: int | None = None
         self.restored_id = 0  # the checkpoint that it starts from
         self.execution = ExecutionGraph(graph, attempt, slots, numbers)
+        self.gaps = ReplayGaps()
         self.sinks = committers(graph)
         self.graph = graph
         self._token = token

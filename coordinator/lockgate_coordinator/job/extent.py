@@ -1,23 +1,20 @@
 """How much of a job restarts after a failure: the slots of a lost task manager or of a failed subtask, or everything.
 
-A part restarts while the rest runs on, where nothing crosses between the slots (graph/regions.py), or where what
-crosses can be sent again and dropped (lockgate_proto/parts.py), and the job does nothing else than run. The part begins
+A part restarts while the rest runs on, where nothing crosses between the two (graph/regions.py), or where what crosses
+can be sent again and dropped (lockgate_proto/parts.py), and the job does nothing else than run. The part begins
 from the newest completed checkpoint; the rest is beyond it. Checkpoints pause until all runs.
 """
 
 from __future__ import annotations
 
-from lockgate_proto.messages import CheckpointMetadata, FailureCause, JobGraph, JobState, TaskManagerFailover
-from lockgate_proto.parts import whole_because
+from lockgate_proto.messages import CheckpointMetadata, FailureCause, JobGraph, JobState
 
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
-from lockgate_coordinator.graph.regions import connection
-from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
+from lockgate_coordinator.graph.regions import Slots, affected, bond_of_all
+from lockgate_coordinator.graph.shape import vertex_shapes
 from lockgate_coordinator.job.attempt import Attempt, AttemptFailed
 from lockgate_coordinator.job.orders import Orders
 
-PART = TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
-Slots = frozenset[int]
 ALL = Slots()
 """The part that is everything."""
 
@@ -30,37 +27,37 @@ def extent(
     part = execution.slots_on(failed.lost) if failed.lost else ALL
     if failed.subtask is not None:
         part |= {failed.subtask[1]}
-        if connection(attempt.graph):  # the subtasks of a task manager exchange records without a log
-            part |= execution.slots_on(execution.task_manager_of(failed.subtask))
-    because = _whole_because(failed, part, attempt, state, snapshots, orders)
+    part, bond = affected(attempt.graph, part, execution.slots_beside)
+    because = _whole_because(failed, part, bond, attempt, state, snapshots, orders)
     return (part, "") if not because else (ALL, because)
 
 
 def _whole_because(
     failed: AttemptFailed,
     part: Slots,
+    bond: str,
     attempt: Attempt,
     state: JobState,
     snapshots: CheckpointCoordinator,
     orders: Orders,
 ) -> str:
+    """bond: why it is more than what has failed."""
     graph = attempt.graph
-    if connected := connection(graph):
-        if graph.task_manager_failover is not PART or slots_needed(graph) < 2:
-            return connected
-        if why := whole_because(graph):
-            return why
+    if why := bond_of_all(graph):
+        return why
     if not part:
         return "no subtask is known to have failed alone"
     if {key[1] for key in attempt.execution.subtasks} <= part:
-        return "all of it has failed"
+        return bond or "all of it has failed"
     if state is not JobState.RUNNING and not _could_not_begin(failed, part, attempt):
         return f"the job was {state.name}"
     if not orders.is_idle or not snapshots.final.is_open:
         return "the job was being stopped or rescaled, or its input had ended"
-    if _has_other_shape(attempt.graph, snapshots.completed.restore_point):
+    snapshot = snapshots.completed.restore_point
+    if _has_other_shape(graph, snapshot):
         return "its newest checkpoint was taken at another parallelism"
-    return ""
+    since = snapshot.checkpoint_id if snapshot is not None else 0
+    return attempt.gaps.problem(part, since, attempt.execution.task_manager_of)
 
 
 def _could_not_begin(failed: AttemptFailed, part: Slots, attempt: Attempt) -> bool:

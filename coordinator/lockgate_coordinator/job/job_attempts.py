@@ -35,7 +35,7 @@ from lockgate_proto.messages import (
 
 from lockgate_coordinator.checkpoint.events import AttemptRunning
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
-from lockgate_coordinator.graph.regions import connection
+from lockgate_coordinator.graph.regions import exchanges_in_part
 from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job.adoption import Adoption, is_wanted, slot_ids
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
@@ -402,6 +402,7 @@ class JobAttempts:
         for key, report in reports:
             self.counters.update(key, report)
             self._at_work.update(key, report)
+            attempt.gaps.update(key, report)
             if report.load is not None:
                 execution.loaded(key, report.load)
         if reports:
@@ -459,7 +460,7 @@ class JobAttempts:
             for (name, known), slots in found.items()
             if name != lost
         ]
-        if connection(self.graph):
+        if exchanges_in_part(self.graph):
             cancels += self.current.to_all(AwaitPart(self.current.id, tuple(sorted(part))))
         names = sorted(f"{key[0]}-{key[1]}" for key in execution.subtasks if execution.is_lost(key))
         restarts = "restarts" if len(names) == 1 else "restart"

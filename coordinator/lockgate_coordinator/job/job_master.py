@@ -26,7 +26,7 @@ from lockgate_coordinator.job.announce import announce
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptFailed
 from lockgate_coordinator.job.deploy_size import deploy_problem
 from lockgate_coordinator.job.ending import Ending, TearDown, WriteResult
-from lockgate_coordinator.job.extent import ALL, Slots, extent
+from lockgate_coordinator.job.extent import ALL, extent
 from lockgate_coordinator.job.job_attempts import JobAttempts, TaskManagerEvent
 from lockgate_coordinator.job.job_state import Outcome
 from lockgate_coordinator.job.life import JobLife
@@ -442,7 +442,7 @@ class JobMaster:
             self._restart(failed.text, now_ms, decided, failed.lost, part)
 
     def _restart(
-        self, reason: str, now_ms: int, after: RestartAfter = AT_ONCE, lost: str = "", part: Slots = ALL
+        self, reason: str, now_ms: int, after: RestartAfter = AT_ONCE, lost: str = "", part: frozenset[int] = ALL
     ) -> None:
         """Schedules the next attempt, once every outcome is known and the delay is over. part: see `_tear_down`."""
         self._tear_down(reason, now_ms, lost, part)
@@ -469,7 +469,7 @@ class JobMaster:
             self._tear_down(ending.reason, now_ms)
         self._out += self._attempts.cancel_stale(ending.reason)
 
-    def _tear_down(self, reason: str, now_ms: int, lost: str = "", part: Slots = ALL) -> None:
+    def _tear_down(self, reason: str, now_ms: int, lost: str = "", part: frozenset[int] = ALL) -> None:
         """Cancels the current attempt everywhere, and ignores later reports of it; or only its part in these slots."""
         self._writer.drop(now_ms)
         newest = self._snapshots.completed.restore_point if self._snapshots is not None else None

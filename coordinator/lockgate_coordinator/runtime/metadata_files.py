@@ -29,6 +29,7 @@ from lockgate_coordinator.runtime.errors import ForeignSnapshot, NewerFormat, St
 from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnverifiedFile, unsealed
 
 METADATA_FILE = "_metadata"
+GRAPH_FILE = "graph"
 SHARED_FOLDER = "shared"
 _AT_ONCE_BYTES = 64 * 1024 * 1024  # of a file, before it is verified; metadata is rarely larger
 _MOST_BYTES = (1 << 31) - 1  # of an encoded message, and so of every file that is written here
@@ -125,7 +126,7 @@ class MetadataFiles:
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
         """Publishes a serialized JobGraph that is too large for ZooKeeper. Raises StorageError."""
-        return _publish(self._folder(run).child("graph"), graph)
+        return _publish(self._folder(run).child(GRAPH_FILE), graph)
 
     def read_graph(self, pointer: str, checksum: str) -> bytes:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
@@ -145,7 +146,7 @@ class MetadataFiles:
         """Other runs of the same job that have stored only a graph. Raises StorageError."""
         job = self._folder(run).parent()
         others = [name for name in _names(job) if name != run.run_id]
-        return tuple(replace(run, run_id=name) for name in others if _names(job.child(name)) == ["graph"])
+        return tuple(replace(run, run_id=name) for name in others if _names(job.child(name)) == [GRAPH_FILE])
 
     def checkpoint_ids(self, run: Run) -> tuple[int, ...]:
         """Ids of the `chk-<id>` folders that exist for a run, rising. Raises StorageError."""
@@ -164,11 +165,11 @@ class MetadataFiles:
         """Removes shared files of a run, if they exist. Raises StorageError."""
         folder = self._folder(run).child(SHARED_FOLDER)
         for name in names:
-            file = folder.child(name)
-            try:
-                storages.remove(file)
-            except _ERRORS as error:
-                raise _failed("delete", file, error) from error
+            _remove(folder.child(name))
+
+    def delete_graph(self, run: Run) -> None:
+        """Removes the graph of a run, if it has stored one. Raises StorageError."""
+        _remove(self._folder(run).child(GRAPH_FILE))
 
     def delete_pointed(self, pointer: str) -> None:
         """Removes the `chk-<id>` folder that holds the metadata file at `pointer`. Raises StorageError."""
@@ -183,8 +184,10 @@ class MetadataFiles:
             raise StorageError(f"{run} names no run, but the folder of several; nothing was deleted")
         folder = self._folder(run)
         _delete(folder)
-        if not _names(folder.parent()):
-            _delete(folder.parent())
+        try:
+            storages.remove_empty_folder(folder.parent())
+        except _ERRORS as error:
+            raise _failed("delete", folder.parent(), error) from error
 
 
 def start_checksum(pointer: str) -> str:
@@ -302,6 +305,13 @@ def _read(file: Location, check: _Check | None) -> bytes:
         raise StorageError(f"{file.masked_uri} is invalid: {error}") from error
     except _ERRORS as error:
         raise _failed("read", file, error) from error
+
+
+def _remove(file: Location) -> None:
+    try:
+        storages.remove(file)
+    except _ERRORS as error:
+        raise _failed("delete", file, error) from error
 
 
 def _delete(folder: Location) -> None:

@@ -66,8 +66,12 @@ class Removals:
         self._fence.write(lambda: self._records.write_result(self._fence.grant, result))
         self._files.delete_pointed(checkpoint.pointer)
         run = run_of(result)
-        if run.run_id and {checkpoint.checkpoint_id for checkpoint in kept}.issuperset(self._files.checkpoint_ids(run)):
-            self._delete_unshared(run, kept)  # otherwise there may be a checkpoint that the result does not list
+        listed = {checkpoint.checkpoint_id for checkpoint in kept}
+        if run.run_id and listed.issuperset(self._files.checkpoint_ids(run)):  # else there may be another one
+            if kept or result.keep_files:
+                self._delete_unshared(run, kept)
+            else:
+                self._files.delete_run(run)
         return result
 
     def discard_pending(self, run: Run, number: int) -> None:
@@ -147,6 +151,7 @@ class Removals:
         for number in self._files.checkpoint_ids(run):
             if number not in numbers:
                 self._files.delete_checkpoint(run, number)
+        self._files.delete_graph(run)
         self._delete_unshared(run, kept)
 
     def _delete_unshared(self, run: Run, kept: Sequence[CompletedCheckpoint]) -> None:
