@@ -129,6 +129,7 @@ class Settings(Group):
             certificate_roles=self.certificate_roles(),
             jwt=self._jwt_settings(),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
+            connect_timeout_ms=self.zookeeper.connect_timeout_ms,
             coordinator_id=group.id,
             private=self.private_places(),
             **group.model_dump(exclude={"id"}),  # the others have the same names
@@ -146,6 +147,7 @@ class Settings(Group):
             credentials=self.credentials(create=True),
             tokens_file=str(self.tokens_path),
             session_timeout_ms=self.zookeeper.session_timeout_ms,
+            connect_timeout_ms=self.zookeeper.connect_timeout_ms,
             task_manager_id=group.id,
             private=self.private_places(),
             **{**group.model_dump(exclude={"id", "work_dir"}), **self.limits_of_jobs()},  # of the same names

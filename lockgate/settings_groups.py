@@ -33,13 +33,14 @@ class ClusterGroup(Group):
 
 
 class ZooKeeperGroup(Group):
-    """`[zookeeper]`: the ensemble, `host:port,host:port`, and the session timeout; whether it is reached with TLS.
+    """`[zookeeper]`: the ensemble, `host:port,host:port`, session timeout and patience; whether it is reached with TLS.
 
     certificate, key, authority: PEM files for that where `[tls]` has others. Servers need all three.
     """
 
     hosts: str = ""
     session_timeout_ms: int = 4000
+    connect_timeout_ms: int = 30_000
     tls: bool = False
     certificate: str = ""
     key: str = ""
@@ -92,6 +93,7 @@ class TaskManagerGroup(Group):
     target_batch_ms: int = 300
     batch_interval_ms: int = 0
     max_batch_bytes: int = 32 * 1024 * 1024
+    replay_log_bytes: int = 64 * 1024 * 1024
     warmup_runs: int = 6
     metrics: str = ""
     folders: tuple[str, ...] = ()

@@ -18,8 +18,8 @@ from lockgate_proto.messages import (
     Partitioning,
     PythonTransform,
     SqlTransform,
-    TriggeredWindow,
     Window,
+    WindowProcess,
 )
 
 from lockgate.pipeline import checks
@@ -35,7 +35,7 @@ from lockgate.pipeline.records import Function, Vectorized, record_function
 from lockgate.pipeline.states import declared_states
 from lockgate.pipeline.times import event_time_of, join_time
 from lockgate.pipeline.windowed import WindowedStream
-from lockgate.pipeline.windows import Duration, WindowExpression
+from lockgate.pipeline.windows import Duration, WindowExpression, is_triggered
 from lockgate.pipeline.writing import Writable
 
 
@@ -430,7 +430,7 @@ class KeyedStream(Stream):
 
     def _aggregation(self, aggregates: Mapping[str, AggregateExpression], window: Window | None) -> KeyedAggregate:
         taken = self._keys if window is None else (*self._keys, "window_start", "window_end")
-        if window is not None and isinstance(window.kind, TriggeredWindow):
+        if is_triggered(window):
             taken = (*taken, "is_early")
         if not aggregates:
             raise PipelineError("aggregate() needs at least one aggregate, such as aggregate(n=count())")
@@ -463,7 +463,8 @@ class WindowResults(Stream):
         Raises PipelineError for windows of processing time.
         """
         node = self._node("late")
-        if isinstance(node.kind, KeyedAggregate) and node.kind.window is not None and node.kind.window.processing_time:
+        kind = node.kind
+        if isinstance(kind, KeyedAggregate | WindowProcess) and kind.window is not None and kind.window.processing_time:
             raise PipelineError("late() has no records here: no record is late for windows of processing time")
         return Stream(self._plan, (Input(node, side_output="late"),))
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from lockgate_proto.messages import (
     CumulatingWindow,
+    EarlyFiringWindow,
     SessionWindow,
     SlidingWindow,
     TriggeredWindow,
@@ -19,7 +20,6 @@ from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
 
 Duration = str | int
-_NAMES = {SlidingWindow: "sliding", CumulatingWindow: "cumulating", SessionWindow: "session"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,12 @@ def session(gap: Duration) -> WindowExpression:
 def triggered(window: Window, every_count: Any, every: Any, purge: Any) -> Window:
     """Windows that also fire early. Raises PipelineError."""
     kind = window.kind
-    if isinstance(kind, TriggeredWindow):
+    if is_triggered(window):
         raise PipelineError("trigger() is given once: trigger(every_count=1000, every='10 seconds') fires on either")
-    if not isinstance(kind, TumblingWindow) or window.processing_time:
-        name = _NAMES.get(type(kind), "") if not window.processing_time else 'time="processing"'
+    if isinstance(kind, SessionWindow):
         raise PipelineError(
-            f"trigger() is for tumbling windows of event time, and not for {name} windows: use tumbling(...) with "
-            "event time, or leave trigger() out"
+            "trigger() is not for session windows, because a record may join two of them whose early results are out: "
+            "use tumbling(...), sliding(...) or cumulating(...), or leave trigger() out"
         )
     if every_count is None and every is None:
         raise PipelineError("trigger() would never fire: give it every_count=1000, every='10 seconds', or both")
@@ -119,7 +118,23 @@ def triggered(window: Window, every_count: Any, every: Any, purge: Any) -> Windo
         )
     count = 0 if every_count is None else checks.whole("trigger()", "every_count", every_count, 1)
     every_ms = 0 if every is None else checks.duration("trigger", "every", every, 1)
-    return replace(window, kind=TriggeredWindow(kind.size_ms, kind.offset_ms, count, every_ms, purge))
+    return replace(window, kind=_early(kind, window.processing_time, (count, every_ms, purge)))
+
+
+def is_triggered(window: Window | None) -> bool:
+    """Whether windows also fire early."""
+    return window is not None and isinstance(window.kind, TriggeredWindow | EarlyFiringWindow)
+
+
+def _early(kind: Any, by_clock: bool, trigger: tuple[int, int, bool]) -> TriggeredWindow | EarlyFiringWindow:
+    """Windows with a trigger. kind: of the windows; trigger: every_count, every_ms and purge."""
+    if isinstance(kind, TumblingWindow) and not by_clock:
+        return TriggeredWindow(kind.size_ms, kind.offset_ms, *trigger)  # which earlier task managers know, too
+    if isinstance(kind, TumblingWindow):
+        return EarlyFiringWindow(kind.size_ms, kind.size_ms, kind.offset_ms, False, *trigger)
+    if isinstance(kind, SlidingWindow):
+        return EarlyFiringWindow(kind.size_ms, kind.slide_ms, kind.offset_ms, False, *trigger)
+    return EarlyFiringWindow(kind.size_ms, kind.step_ms, kind.offset_ms, True, *trigger)
 
 
 def _offset(method: str, offset: Duration, period_ms: int) -> int:

@@ -11,6 +11,7 @@ from lockgate_proto.messages import (
     CountWindow,
     CumulatingWindow,
     DeltaSink,
+    EarlyFiringWindow,
     FileFormat,
     FileSink,
     ForeachBatchSink,
@@ -194,7 +195,7 @@ class Writable(Tunable):
 
 
 def _require_whole_results(window: Window | None) -> None:
-    if window is not None and isinstance(window.kind, TriggeredWindow) and window.kind.purge:
+    if window is not None and isinstance(window.kind, TriggeredWindow | EarlyFiringWindow) and window.kind.purge:
         raise PipelineError(
             'write_sql() needs mode="append" behind trigger(purge=True): each result holds other records of its '
             "window, so none replaces the one before"
@@ -205,4 +206,6 @@ def _names_of(window: Window | None) -> tuple[str, ...]:
     """The columns that distinguish the windows of a key."""
     if window is None:
         return ()
-    return ("window_start", "window_end") if isinstance(window.kind, CumulatingWindow) else ("window_start",)
+    kind = window.kind
+    share_start = kind.is_cumulating if isinstance(kind, EarlyFiringWindow) else isinstance(kind, CumulatingWindow)
+    return ("window_start", "window_end") if share_start else ("window_start",)
