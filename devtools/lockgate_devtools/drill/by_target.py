@@ -78,7 +78,7 @@ def _consequences(target: Target, kills: Sequence[Kill]) -> Consequences:
         Spread.of([kill.first_record_ms for kill in kills if kill.first_record_ms is not None]),
         Spread.of([kill.first_checkpoint_ms for kill in kills if kill.first_checkpoint_ms is not None]),
         sum(kill.mode is Mode.REATTACH for kill in kills),
-        sum(kill.mode is Mode.REGION for kill in kills),
+        sum(kill.mode is not None and kill.mode.is_in_part for kill in kills),
         sum(kill.restarted_subtasks or 0 for kill in kills),
         sum(kill.records_read_again or 0 for kill in kills),
     )

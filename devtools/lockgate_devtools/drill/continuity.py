@@ -21,7 +21,7 @@ def measured(kill: Kill, before: Before, samples: Sequence[Sample]) -> Kill:
     first_ms = first_written_ms(before, samples) if kill.mode is Mode.REATTACH else kill.first_record_ms
     return replace(
         kill,
-        mode=Mode.REGION if kill.mode is Mode.RESTART and runs_on(before, samples) else kill.mode,
+        mode=_in_part(samples) if kill.mode is Mode.RESTART and runs_on(before, samples) else kill.mode,
         first_record_ms=first_ms,
         restarted_subtasks=restarted_subtasks(before, samples),
         records_read_again=records_read_again(before, samples),
@@ -56,15 +56,34 @@ def runs_on(before: Before, samples: Sequence[Sample]) -> bool:
     return bool(later) and later[-1].begun[0][0] <= before.attempt
 
 
+def _in_part(samples: Sequence[Sample]) -> Mode:
+    return Mode.PARTIAL if any(sample.exchanges for sample in samples) else Mode.REGION
+
+
 def records_read_again(before: Before, samples: Sequence[Sample]) -> int | None:
-    """By the attempts since the kill, as their leaders count; None when no status has come since."""
+    """By the attempts since the kill, as their leaders count, and by an adopted one: see `went_back`.
+
+    None when no status has come since.
+    """
     after = [sample for sample in samples if sample.unix_us >= before.unix_us]
     if not after:
         return None
     counts = {sample.token: sample.read_again for sample in after}  # each leader counts from 0
     earlier = [sample for sample in samples if sample.unix_us < before.unix_us]
     known = earlier[-1].read_again if earlier and earlier[-1].token in counts else 0
-    return sum(counts.values()) - known
+    return sum(counts.values()) - known + went_back(before, samples)
+
+
+def went_back(before: Before, samples: Sequence[Sample]) -> int:
+    """By how many records the count of the sources fell in the attempt of the kill, under another leader.
+
+    It never falls where they run on: they report to a new leader at least what they have reported to the dead one. It
+    falls where they read again from a snapshot. What others have read since their last report hides some of that.
+    """
+    mine = [sample for sample in samples if sample.subtasks and sample.attempt == before.attempt]
+    furthest = max((sample.read for sample in mine if sample.token <= before.token), default=0)
+    adopted = (sample.read for sample in mine if sample.token > before.token)
+    return max(0, furthest - min(adopted, default=furthest))
 
 
 def throughput_ratio(before: Before, samples: Sequence[Sample]) -> float | None:

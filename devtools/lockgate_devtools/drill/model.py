@@ -71,11 +71,21 @@ class Target(Enum):
 
 
 class Mode(Enum):
-    """How a job goes on after a kill. REGION: only what was connected with the killed process was restarted."""
+    """How a job goes on after a kill.
+
+    REGION: only what was connected with the killed process was restarted; no record goes between that and the rest.
+    PARTIAL: only what it ran was restarted, although records do: the rest ran on and sent them again.
+    """
 
     REATTACH = "reattach"
     REGION = "region"
+    PARTIAL = "partial"
     RESTART = "restart"
+
+    @property
+    def is_in_part(self) -> bool:
+        """Whether some subtasks were restarted, and others ran on."""
+        return self in (Mode.REGION, Mode.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,8 @@ class Kill:
     operator, or the running one was seen to write on; first_checkpoint_ms: the first snapshot after the kill was
     completed, and so committed. mode: None where the kill concerned neither leader nor attempt.
 
-    restarted_subtasks: in all attempts that followed; records_read_again: by them; throughput_ratio: the records that
+    restarted_subtasks: in all attempts that followed; records_read_again: by them, or by the adopted one (at least, see
+    `continuity.went_back`); throughput_ratio: the records that
     the sources read for the first time in the second from the kill on, against the mean of the seconds before. None:
     not measured. progress: seconds since the kill, and the records read by then; only of a chaos drill.
     """

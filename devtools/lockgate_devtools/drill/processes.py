@@ -22,6 +22,7 @@ from lockgate_devtools.drill.arena import (
     leader_of,
     wait_for_cluster,
 )
+from lockgate_devtools.drill.freezing import freeze
 from lockgate_devtools.drill.identity import listens_at
 from lockgate_devtools.drill.model import Target
 from lockgate_devtools.drill.tampering import Tampering
@@ -109,9 +110,10 @@ class ProcessArena:
             raise DrillError(f"pid {victim.pid} is no longer {victim.text}; nothing was killed")
         unix_us = time.time_ns() // 1000
         try:
-            os.kill(victim.pid, signal.SIGSTOP if victim.is_frozen else signal.SIGKILL)
             if victim.is_frozen:
                 self._frozen.append(victim.pid)
+                return freeze(victim.pid, self._folder)
+            os.kill(victim.pid, signal.SIGKILL)
             if victim.other is not None:
                 os.kill(victim.other, signal.SIGKILL)
         except OSError as error:

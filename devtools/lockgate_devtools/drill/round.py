@@ -94,13 +94,16 @@ class Round:
         job_options: Mapping[str, Any],
         watched_s: float = 0.0,
         *,
+        is_chaos: bool = False,
         is_forward: bool = False,
     ) -> None:
         """job_options: fields of its graph. is_forward: see DrillPipeline.
 
-        watched_s: of a chaos drill; the progress of the job is kept for this long before and after a kill.
+        watched_s: the progress of the job is kept for this long before and after a kill. is_chaos: among the targets
+        are some that are frozen, or whose clock is off, until the next one.
         """
         self._watched_s = watched_s
+        self._is_chaos = is_chaos
         self._is_forward = is_forward
         self._key = key
         self._arena = arena
@@ -126,7 +129,7 @@ class Round:
         )
         account = RoundResult()
         self._arena.client.submit(self._key, dataclasses.replace(pipeline.graph(), **self._job_options))
-        observer = JobObserver(self._arena.client, self._key, sets_clocks_off=self._watched_s > 0)
+        observer = JobObserver(self._arena.client, self._key, sets_clocks_off=self._is_chaos)
         try:
             self._wait_for_start(observer)
             end = time.monotonic() + seconds - _LEAST_REST_S
@@ -135,7 +138,7 @@ class Round:
                 if not self._one_kill(number, target, observer, account, end):
                     break
             # what was frozen wakes up while the job runs
-            if self._watched_s and not self._arena.wait_complete(_COMPLETE_LIMIT_S):
+            if self._is_chaos and not self._arena.wait_complete(_COMPLETE_LIMIT_S):
                 account.problems.append(f"after the last kill the cluster was not complete for {_COMPLETE_LIMIT_S:g} s")
             self._wait_for_end(observer, account, seconds)
             self._check_output(pipeline, observer, account)

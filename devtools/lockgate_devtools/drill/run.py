@@ -191,7 +191,8 @@ def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report
                 "task_manager_failover": options.parts,
                 "standby_replicas": options.standby_replicas,
             },
-            WATCHED_S if options.minutes else 0.0,
+            WATCHED_S if options.minutes and options.html_file else 0.0,
+            is_chaos=options.minutes > 0,
             is_forward=options.is_forward,
         )
         accounts.append(round_.run(done + 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from lockgate_proto.messages import JobStatus
+from lockgate_proto.messages import JobStatus, Partitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,8 @@ class Sample:
     """unix_us: wall clock of this host when the status arrived. subtasks: of the attempt that runs, 0 when none does.
 
     read, written: records of the sources, and of the last operators; read_again: as in JobStatus, under this leader.
-    begun: attempts in order, and how many of the subtasks began in each.
+    begun: attempts in order, and how many of the subtasks began in each. exchanges: whether records go from one slot
+    to another.
     """
 
     unix_us: int
@@ -24,6 +25,7 @@ class Sample:
     written: int
     read_again: int
     begun: tuple[tuple[int, int], ...] = ()
+    exchanges: bool = False
 
     @staticmethod
     def of(status: JobStatus, unix_us: int) -> Sample:
@@ -39,4 +41,5 @@ class Sample:
             written,
             status.records_read_again,
             tuple(sorted(begun.items())),
+            any(edge.partitioning is not Partitioning.FORWARD for edge in status.edges),
         )

@@ -39,6 +39,7 @@ class Shuffled:
         self._drawn: list[Target] = []
 
     def next_round(self, done: int, elapsed_s: float) -> Sequence[Target]:
-        if done >= len(self._drawn) and elapsed_s < self._seconds:
+        # a job for the few that are left of a turn would take longer than they do
+        if 2 * (len(self._drawn) - done) < len(self._targets) and elapsed_s < self._seconds:
             self._drawn += self._choice.sample(self._targets, len(self._targets))
         return self._drawn[done:]

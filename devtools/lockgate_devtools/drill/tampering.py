@@ -17,6 +17,7 @@ from lockgate_devtools.drill.model import CLOCK_OFF_S, Target
 
 _AWAY_S = 3.0  # the storage: longer than a checkpoint takes, shorter than its timeout
 _CUT_S = 6.0  # links: longer than a session lives, and than a task manager may be silent
+_OFF_S = 3.0  # a clock, at least: several checkpoints
 
 _never = threading.Event()
 
@@ -106,6 +107,7 @@ class Tampering:
         struck_us = unix_us()
         self._off.add(pid)
         plant(faults_folder(self._cluster), pid, clock_fault(off_s))
+        _never.wait(_OFF_S)
         return struck_us
 
     def _fill(self, storage: Path) -> int:

@@ -22,7 +22,7 @@ def describe_kill(kill: Kill) -> str:
     if kill.mode is Mode.REATTACH:
         parts.append("nothing was restarted")
     if kill.restarted_subtasks:
-        others = " and the others ran on" if kill.mode is Mode.REGION else ""
+        others = " and the others ran on" if kill.mode is not None and kill.mode.is_in_part else ""
         parts.append(f"{kill.restarted_subtasks} subtasks restarted{others}")
     if kill.records_read_again:
         parts.append(f"{kill.records_read_again} records read again")
@@ -39,7 +39,7 @@ def render(report: Report) -> str:
         lines.append(f"{number:>4}  {kill.target.value:<28}{kill.pid:>8}" + _cells(kill))
     if adopted := sum(kill.mode is Mode.REATTACH for kill in report.kills):
         lines.append(f"after {adopted} of {len(report.kills)} kills the new leader adopted what ran: nothing restarted")
-    if in_part := sum(kill.mode is Mode.REGION for kill in report.kills):
+    if in_part := sum(kill.mode is not None and kill.mode.is_in_part for kill in report.kills):
         lines.append(f"after {in_part} of {len(report.kills)} kills only a part of the job restarted")
     if len({kill.target for kill in report.kills}) > 1:
         lines += _by_target(report)

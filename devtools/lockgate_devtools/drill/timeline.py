@@ -57,7 +57,7 @@ def assemble(target: Target, pid: int, before: Before, events: Iterable[JobEvent
 def is_survived(kill: Kill) -> bool:
     """True when the job has recovered from the kill: the target's last event has arrived."""
     must_restart = kill.target.strikes_leader or kill.target.strikes_attempt
-    if (must_restart and kill.mode is not Mode.REATTACH) or kill.mode in (Mode.REGION, Mode.RESTART):
+    if (must_restart and kill.mode is not Mode.REATTACH) or kill.mode in (Mode.REGION, Mode.PARTIAL, Mode.RESTART):
         return kill.first_record_ms is not None and kill.first_checkpoint_ms is not None
     return kill.first_checkpoint_ms is not None
 
