@@ -2,102 +2,93 @@
 
 The evaluation of the paper on Asynchronous Barrier Snapshotting (arXiv 1506.08603, section 6): six operators, three
 of the ways between them a shuffle by key, state by key; throughput against that of the same job without snapshots.
+`--scale` runs it with more subtasks, `--simulate` puts measured costs into a model of more nodes.
 """
 
 from __future__ import annotations
 
 import argparse
-import sqlite3
+import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from lockgate_devtools.cluster import LocalCluster
 from lockgate_devtools.cluster.work_folder import WorkFolder
-from lockgate_proto.messages import JobGraph
 
-from benchmarks.common import Measurement, Row, WrongResult, at_most, parser, run, say
-from benchmarks.job_run import NEVER_MS, JobRun, run_through
-from lockgate import Job, count, sum_
+from benchmarks.abs_costs import LEADER_SUBTASK_MS, Observed, checkpoint_figures, costs_of, observed
+from benchmarks.abs_job import MODES, NONE, Setting, graph, once
+from benchmarks.abs_plot import plot
+from benchmarks.abs_projection import PAPERS_INTERVAL_MS, inputs, leader_subtask_ms, projected, projection_rows
+from benchmarks.abs_scale import scale_rows, scale_values, scaled
+from benchmarks.common import Measurement, Row, at_most, parser, run, say
+from benchmarks.job_run import JobRun
 from lockgate.client import Client
-from lockgate.errors import UserError
 
-PARTITIONS = 2
-KEYS = 10_000
+SUBTASKS = 2
 GOAL = 0.03
 INTERVALS_MS = (500, 1000, 2000, 5000)
-
-Mode = Literal["exactly_once", "stop_the_world"]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How checkpoints are taken; interval_ms is NEVER_MS for none."""
-
-    mode: Mode
-    interval_ms: int
-
-    @property
-    def key(self) -> str:
-        """For job keys and the JSON file."""
-        return "none" if self.interval_ms == NEVER_MS else f"{self.mode}-{self.interval_ms}"
-
-
-NONE = Setting("exactly_once", NEVER_MS)
-MODES: tuple[Mode, ...] = ("exactly_once", "stop_the_world")
 SETTINGS = (NONE, *(Setting(mode, interval) for mode in MODES for interval in INTERVALS_MS))
 
 
-def graph(setting: Setting, database: Path, rows: int) -> JobGraph:
-    """generate ~> map ~> filter ~> aggregate (its partials before the shuffle), upsert; each ~> a shuffle by key."""
-    job = Job(setting.key, parallelism=2, checkpoint_mode=setting.mode, checkpoint_interval_ms=setting.interval_ms)
-    made = job.generate(rows, partitions=PARTITIONS)
-    keyed = made.key_by("sequence").select("partition", "sequence", f"pmod(hash(sequence), {KEYS}) AS key")
-    kept = keyed.key_by("partition", "sequence").filter("sequence >= 0")
-    kept.key_by("key").aggregate(n=count(), total=sum_("sequence")).write_sql(f"sqlite:///{database}", "sums")
-    return job.graph()
-
-
-def check(database: Path, rows: int) -> None:
-    """Raises WrongResult unless every row was counted once."""
-    with sqlite3.connect(database) as connection:
-        found = connection.execute("SELECT count(*), sum(n), sum(total) FROM sums").fetchone()
-    wanted = (PARTITIONS * rows, PARTITIONS * rows * (rows - 1) // 2)
-    if found[1:] != wanted:
-        raise WrongResult(f"{database.stem}: {found[1:]} rows and sum, not {wanted}")
-
-
 def measure(arguments: argparse.Namespace) -> Measurement:
-    """Rounds of all settings on one warm cluster; each round begins with another one."""
+    """All parts that are asked for, on one warm cluster."""
+    subtask_ms = LEADER_SUBTASK_MS
+    if arguments.control_plane:
+        subtask_ms = leader_subtask_ms(json.loads(Path(arguments.control_plane).read_text(encoding="utf-8")))
+    slots = -(-max((SUBTASKS, *arguments.scale)) // 2)
+    with WorkFolder("lockgate-abs-", say) as kept:
+        say(f"starting a cluster: 2 task managers with {slots} slots each ...")
+        with (
+            LocalCluster(kept.path / "cluster", slots=slots) as cluster,
+            Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
+        ):
+            for number in range(arguments.warm_up):
+                once(client, NONE, f"warm-{number}", kept.path, arguments.rows)
+            seen = _seen(client, kept.path, arguments.rows) if arguments.simulate else None  # it may fail: first
+            runs = _intervals(client, kept.path, arguments)
+            values = interval_values(runs, arguments.rows)
+            if arguments.scale:
+                rows, every_ms = arguments.scale_rows, arguments.scale_interval_ms
+                found = scaled(client, kept.path, arguments.scale, rows, arguments.rounds, every_ms)
+                values["scale"] = scale_values(found, rows, every_ms)
+    lines = _interval_rows(runs, values)
+    lines += scale_rows(values["scale"]) if arguments.scale else []
+    if seen is not None:
+        values["model"] = _model(*seen, values, subtask_ms)
+        values["simulated"] = projected(values, arguments.simulate, PAPERS_INTERVAL_MS)
+        lines += projection_rows(values)
+    if arguments.plot:
+        plot(values, Path(arguments.plot))
+    return Measurement(tuple(lines), values)
+
+
+def _intervals(client: Client, folder: Path, arguments: argparse.Namespace) -> dict[Setting, list[JobRun]]:
+    """Rounds of all settings; each round begins with another one."""
     settings = [
         setting for setting in SETTINGS if setting is NONE or not arguments.only or setting.key in arguments.only
     ]
     runs: dict[Setting, list[JobRun]] = {setting: [] for setting in settings}
-    with WorkFolder("lockgate-abs-", say) as kept:
-        say("starting a cluster: 2 task managers with 1 slot each ...")
-        with (
-            LocalCluster(kept.path / "cluster", slots=1) as cluster,
-            Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
-        ):
-            for number in range(arguments.warm_up):
-                _once(client, NONE, f"warm-{number}", kept.path, arguments.rows)
-            for number in range(arguments.rounds):
-                shift = number * (len(settings) // 2) % len(settings)  # a JVM gets faster from run to run
-                for setting in (*settings[shift:], *settings[:shift]):
-                    key = f"{setting.key}-{number}"
-                    runs[setting].append(_once(client, setting, key, kept.path, arguments.rows))
-    if arguments.plot:
-        plot(costs(runs), Path(arguments.plot))
-    return _measurement(runs, arguments.rows)
+    for number in range(arguments.rounds):
+        shift = number * (len(settings) // 2) % len(settings)  # a JVM gets faster from run to run
+        for setting in (*settings[shift:], *settings[:shift]):
+            runs[setting].append(once(client, setting, f"{setting.key}-{number}", folder, arguments.rows))
+    return runs
 
 
-def _once(client: Client, setting: Setting, key: str, folder: Path, rows: int) -> JobRun:
-    database = folder / f"{key}.db"
-    done = run_through(client, key, graph(setting, database, rows))
-    check(database, rows)
-    return done
+def _seen(client: Client, folder: Path, rows: int) -> tuple[Observed, float]:
+    """A run with a checkpoint each second, and the seconds of a job with one record for each source."""
+    found = observed(client, "observed", graph(Setting("exactly_once", 1000), folder / "observed.db", rows, SUBTASKS))
+    return found, once(client, NONE, "empty", folder, 1).seconds
+
+
+def _model(found: Observed, empty_s: float, values: Mapping[str, Any], subtask_ms: float) -> dict[str, Any]:
+    """What the model needs. found, empty_s: as from `_seen`."""
+    node_s = max(0.0, statistics.median(values["seconds"][NONE.key]) - empty_s)
+    vertices = [vertex.id for vertex in graph(NONE, Path("sums.db"), 1, SUBTASKS).vertices]
+    parts = costs_of(found, vertices, node_s, values["rows_of_each_source"], subtask_ms)
+    return inputs(parts, empty_s, checkpoint_figures(found))
 
 
 def costs(runs: Mapping[Setting, Sequence[JobRun]]) -> dict[Setting, float]:
@@ -110,44 +101,29 @@ def costs(runs: Mapping[Setting, Sequence[JobRun]]) -> dict[Setting, float]:
     }
 
 
-def plot(found: Mapping[Setting, float], file: Path) -> None:
-    """A picture of the costs over the interval, one line for each mode. Raises UserError without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UserError("--plot needs matplotlib: pip install matplotlib") from error
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for mode in MODES:
-        points = [(key.interval_ms / 1000, 100 * cost) for key, cost in found.items() if key.mode == mode]
-        axes.plot(*zip(*points, strict=True), marker="o", label=mode.replace("_", " "))
-    axes.axhline(100 * GOAL, linestyle=":", color="grey", label="goal at 1 s")
-    axes.set(xlabel="checkpoint interval (s)", ylabel="throughput given up (%)", xscale="log")
-    axes.set_xticks([interval / 1000 for interval in INTERVALS_MS], [f"{number / 1000:g}" for number in INTERVALS_MS])
-    axes.minorticks_off()
-    axes.legend()
-    figure.savefig(file, dpi=120)
-
-
-def _measurement(runs: Mapping[Setting, Sequence[JobRun]], rows: int) -> Measurement:
+def interval_values(runs: Mapping[Setting, Sequence[JobRun]], rows: int) -> dict[str, Any]:
+    """For the JSON file. Rates of settings are those without checkpoints, less what the setting costs."""
+    plain = SUBTASKS * rows / statistics.median(run.seconds for run in runs[NONE])
     found = costs(runs)
-    plain = PARTITIONS * rows / statistics.median(run.seconds for run in runs[NONE])
-    lines = [Row("without checkpoints", f"{plain:,.0f} rows/s")]
-    for setting, cost in found.items():
-        taken = statistics.median(run.checkpoints - 1 for run in runs[setting])  # the last one ends every job
-        name = f"{setting.mode.replace('_', ' ')}, every {setting.interval_ms / 1000:g} s ({taken:g} taken)"
+    rates = {NONE: plain, **{setting: plain * (1 - cost) for setting, cost in found.items()}}
+    return {
+        "rows_of_each_source": rows,
+        "rows_per_s": {setting.key: rate for setting, rate in rates.items()},
+        "cost": {setting.key: cost for setting, cost in found.items()},
+        "seconds": {setting.key: [item.seconds for item in own] for setting, own in runs.items()},
+        "checkpoints": {setting.key: [item.checkpoints - 1 for item in own] for setting, own in runs.items()},
+    }
+
+
+def _interval_rows(runs: Mapping[Setting, Sequence[JobRun]], values: Mapping[str, Any]) -> list[Row]:
+    lines = [Row("without checkpoints", f"{values['rows_per_s'][NONE.key]:,.0f} rows/s")]
+    for setting, cost in costs(runs).items():
+        taken = statistics.median(values["checkpoints"][setting.key])  # without the last one, which ends every job
+        name = f"{setting.text} ({taken:g} taken): throughput given up"
+        lines.append(Row(f"{setting.text}", f"{values['rows_per_s'][setting.key]:,.0f} rows/s"))
         is_goal = setting == Setting("exactly_once", 1000)
         lines.append(at_most(name, 100 * cost, 100 * GOAL, "%") if is_goal else Row(name, f"{100 * cost:.3g} %"))
-    return Measurement(
-        tuple(lines),
-        {
-            "rows": PARTITIONS * rows,
-            "rows_per_s_without_checkpoints": plain,
-            "cost": {setting.key: cost for setting, cost in found.items()},
-            "seconds": {setting.key: [item.seconds for item in own] for setting, own in runs.items()},
-            "checkpoints": {setting.key: [item.checkpoints - 1 for item in own] for setting, own in runs.items()},
-        },
-    )
+    return lines
 
 
 def main() -> int:
@@ -163,8 +139,18 @@ def main() -> int:
         choices=[setting.key for setting in SETTINGS],
         help="against none; see --json",
     )
+    options.add_argument("--scale", type=int, nargs="+", default=[], metavar="N", help="subtasks of each vertex, too")
+    options.add_argument("--scale-rows", type=int, default=10_000_000, help="of each source with --scale")
+    options.add_argument("--scale-interval-ms", type=int, default=1_000, help="of its checkpoints")
+    options.add_argument("--simulate", type=int, nargs="+", default=[], metavar="NODES", help="in a model, too")
+    options.add_argument(
+        "--control-plane", metavar="FILE", default="", help="JSON file of control_plane, for the model"
+    )
     options.add_argument("--plot", metavar="FILE", default="", help="a picture, too: .png or .svg; needs matplotlib")
-    return run(options.parse_args(), measure)
+    arguments = options.parse_args()
+    if min((1, *arguments.scale, *arguments.simulate)) < 1:
+        options.error("--scale and --simulate take numbers from 1 on")
+    return run(arguments, measure)
 
 
 if __name__ == "__main__":

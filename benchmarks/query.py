@@ -55,6 +55,9 @@ def _phases(client: Client, observer: JobObserver, arguments: argparse.Namespace
         lambda: bool(observer.status and observer.status.checkpoints_completed > completed + 1),
         "it is stored",
     )
+    if arguments.settle:
+        say(f"the job runs {arguments.settle:g} s ...")
+        observer.wait_for(lambda: False, arguments.settle)
     rates: dict[bool, list[float]] = {False: [], True: []}
     took_ms: list[float] = []
     checked: set[int] = set()
@@ -120,6 +123,9 @@ def main() -> int:
     options.add_argument("--queries", type=float, default=50, help="a second, one after another")
     options.add_argument("--phases", type=int, default=4, help="of each kind")
     options.add_argument("--seconds", type=float, default=5.0, help="of a phase")
+    options.add_argument(
+        "--settle", type=float, default=0.0, help="seconds that the job runs first, while JVMs compile"
+    )
     return run(options.parse_args(), measure)
 
 

@@ -111,7 +111,7 @@ def _measurement(words: int, with_s: list[float], without_s: list[float], spark_
             at_least("word count, a checkpoint each second", rate, 5e6, "words/s"),
             Row("word count, without checkpoints", f"{rate_without:,.0f} words/s"),
             Row("plain warm Spark batch, local[2]", f"{rate_spark:,.0f} words/s"),
-            at_least("share of Spark batch", rate / rate_spark, 0.5, ""),
+            at_least("share of Spark batch", rate / rate_spark, 0.9, ""),
             at_least("with checkpoints against without", rate / rate_without, 0.95, ""),
         ),
         {
