@@ -54,9 +54,12 @@ find_python() {
     return 1
 }
 
-# Imported modules are compiled then; most installed ones never are.
+# Python compiles a module when it is first imported, which most of the installed ones never are. Where it may not write
+# what it compiles, each start of a process would compile them again, longer than everything else takes.
+compile=--no-compile
+[ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compile=--compile
 pip_install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@" \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check $compile "$@" \
         || fail "pip could not install the dependencies; the message above says which"
 }
 
