@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from lockgate_proto.codec import encode
 from lockgate_proto.layout import layout_for, layout_of, participant, subtasks_on
-from lockgate_proto.messages import Deploy, JobGraph, Participant
+from lockgate_proto.messages import Deploy, JobGraph, Layout, Participant
+
+
+@lru_cache(maxsize=8)
+def layout_in(data: bytes) -> Layout:
+    """The layout of an attempt, as each of its deployments carries it."""
+    return layout_of(Deploy(layout=data))
 
 
 def layout(graph: JobGraph, *slots: Participant) -> bytes:

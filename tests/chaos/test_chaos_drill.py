@@ -22,7 +22,9 @@ def test_storage_in_trouble_a_clock_that_is_off_and_a_frozen_leader_cost_no_reco
     lines: list[str] = []
     targets = (Target.STORAGE, Target.FULL_STORAGE, Target.LEADER_CLOCK, Target.FROZEN_LEADER)
     options = {"leader_failover": LeaderFailover.LEADER_FAILOVER_REATTACH}
-    drill = Round("chaos-drill", arena, lines.append, random.Random(1), targets, 1.0, 500, options, watched_s=2.0)
+    drill = Round(
+        "chaos-drill", arena, lines.append, random.Random(1), targets, 1.0, 500, options, watched_s=2.0, is_chaos=True
+    )
     found = drill.run(1)
     assert not found.problems, lines
     assert found.records.is_exact

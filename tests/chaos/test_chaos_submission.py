@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Barrier
 
 import pytest
+from lockgate_coordinator.job.local_copies import files_of
 from lockgate_coordinator.runtime import faults
 from lockgate_ha.paths import Paths
-from lockgate_proto.messages import JobGraph, JobState, SubmitResponse
+from lockgate_proto.codec import decode
+from lockgate_proto.messages import CheckpointMetadata, JobGraph, JobState, NoRestart, RestartStrategy, SubmitResponse
 
 from lockgate.client import Client
+from tests.chaos.keyed_job import KeyedJob
+from tests.chaos.test_chaos_increments import BACKENDS
 from tests.chaos.testing_cluster import CONTINUE, TestingCluster
-from tests.drained import PATIENCE_S
+from tests.drained import PATIENCE_S, path_of
 
 pytestmark = pytest.mark.chaos
 
@@ -93,23 +98,51 @@ def test_ten_clients_that_submit_one_key_through_a_failover_make_one_job(testing
     history.check()
 
 
-def test_an_ended_job_leaves_its_result_and_nothing_else(testing: TestingCluster) -> None:
-    """In ZooKeeper and in the storage, though a leader and a task manager died while it ran."""
+@pytest.mark.parametrize("end", [JobState.CANCELED, JobState.FINISHED, JobState.FAILED], ids=lambda end: end.name)
+def test_an_ended_job_leaves_its_result_and_nothing_else(testing: TestingCluster, end: JobState) -> None:
+    """In ZooKeeper, in the storage and on the task managers, though a leader and a task manager died while it ran.
+
+    One that has failed leaves its newest checkpoint, too, until that is disposed of.
+    """
     nodes, files = testing.nodes(), testing.stored_files()
-    with testing.ledger() as job:
+    changes = {"restart": RestartStrategy(NoRestart())} if end is JobState.FAILED else {}
+    key = f"leaves-{end.name.lower()}"
+    with KeyedJob(testing, key, BACKENDS["filesystem"], standby_replicas=1, **changes) as job:
         job.wait_checkpoints(2)
         leader = testing.kill_leader()
-        job.wait_attempt(2)
-        testing.cluster.kill("taskmanager", 0)
-        job.wait_attempt(3)
+        job.wait_checkpoints(2, attempt=2)
+        testing.wait_until(lambda: bool(testing.local_files()), "copies are kept")
         assert testing.nodes() > nodes
         assert testing.stored_files() > files
-        testing.client.cancel(job.key)
-        job.wait_end(JobState.CANCELED)
+        testing.cluster.kill("taskmanager", 0)
+        if end is JobState.FAILED:
+            job.wait_end(end)
+        else:
+            job.wait_checkpoints(2, attempt=3)
+            testing.wait_until(lambda: bool(testing.local_files()), "copies are kept")
+        if end is JobState.CANCELED:
+            testing.client.cancel(job.key)
+            job.wait_end(end)
+        elif end is JobState.FINISHED:
+            disposed = job.check_exact().last_checkpoint  # the savepoint that it was drained with
+            assert disposed is not None
+            testing.client.dispose_savepoint(job.key, disposed.checkpoint_id)
     testing.cluster.wait_ready("coordinator", leader, PATIENCE_S)
     result = Paths(testing.cluster.options.cluster).result(job.key)
     testing.wait_until(lambda: testing.nodes() == nodes | {result}, "no other node is left")
+    testing.wait_until(lambda: not testing.local_files(), "no copy and no state is left on a task manager")
+    if end is JobState.FAILED:
+        (kept,) = testing.client.checkpoints(job.key)
+        testing.wait_until(lambda: testing.stored_files() == files | _files_of(path_of(kept)), "no other file is left")
+        testing.client.dispose_savepoint(job.key, kept.checkpoint_id)
     testing.wait_until(lambda: testing.stored_files() == files, "no file is left")
+
+
+def _files_of(metadata: Path) -> set[Path]:
+    """All files of a snapshot."""
+    found = decode(CheckpointMetadata, metadata.read_bytes())
+    handles = [handle for state in found.subtasks for handle in files_of(state)]
+    return {metadata, *(Path(handle.path.removeprefix("file://")) for handle in handles)}
 
 
 def _armed_leader(testing: TestingCluster, fault: str) -> tuple[int, int]:

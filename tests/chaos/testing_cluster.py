@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from lockgate_ha.paths import Paths
 from lockgate_ha.protection import Protection
 from lockgate_ha.zookeeper import connect
 from lockgate_proto.messages import LeaderFailover, RestartStrategy, TaskManagerFailover
+from lockgate_taskmanager.state.local_copies import COPIES_PREFIX
 
 from lockgate.client import TERMINAL, Client, ClientError
 from tests.chaos.history import LOOK_EVERY_S, History
@@ -229,6 +231,15 @@ class TestingCluster:
     def stored_files(self) -> set[Path]:
         """All files in the HA storage."""
         return {path for path in Path(self.cluster.storage).rglob("*") if path.is_file()}
+
+    def local_files(self) -> set[Path]:
+        """What task managers have of jobs on their own disks: copies of snapshots, and databases.
+
+        To os.walk a folder that is removed while it looks is an empty one; to Path.rglob that is an error.
+        """
+        kinds = (COPIES_PREFIX, "lockgate-state-")
+        walk = [node for node in os.walk(self.cluster.directory) if Path(node[0]).name.startswith(kinds)]
+        return {Path(at, name) for at, _, files in walk for name in files if name != "lock"}
 
     def checkpoint_files(self, pointer: str) -> list[Path]:
         """The state files beside a `_metadata` file."""

@@ -85,5 +85,9 @@ class WatchedJob:
 
     def wait_finished(self) -> None:
         """Waits for the end."""
+        self.wait_end(JobState.FINISHED)
+
+    def wait_end(self, state: JobState) -> None:
+        """Waits for the end, which must be this one."""
         assert self._observer.wait_for(lambda: self._observer.has_ended, PATIENCE_S + 30), f"{self.key} has not ended"
-        assert self.status.state is JobState.FINISHED, f"{self.key}: {self.status.state.name} {self.status.error}"
+        assert self.status.state is state, f"{self.key}: {self.status.state.name} {self.status.error}"

@@ -209,7 +209,7 @@ class Fleet:
             )
 
         try:
-            self.wait_until(is_whole, "the cluster is whole")
+            self.wait_until(is_whole, "the cluster is whole", 2 * PATIENCE_S)  # after a start of every container
         except AssertionError as error:
             raise AssertionError(f"{error}; it tells of itself: {self.client.cluster()}") from None
 

@@ -50,6 +50,7 @@ _PARTIALS = pa.schema(
 )
 _SIZE_MS = 10
 _TRIGGERED = replace(_COUNTED, window=m.Window(m.TriggeredWindow(_SIZE_MS, 0, 3, 1000), "at"))
+_OVERLAPPING = replace(_COUNTED, window=m.Window(m.EarlyFiringWindow(2 * _SIZE_MS, _SIZE_MS, 0, False, 3, 1000), "at"))
 _WHOLE = SnapshotOrder(is_savepoint=True)
 
 
@@ -129,6 +130,7 @@ def _stores(folder: Path) -> list[Target]:
     """Keyed state, in memory and in a database, of aggregates, of windows that fire early and of rows by key."""
     counted = StoreSpec("op", _COUNTED, _GROUPS, range(_GROUPS))
     triggered = StoreSpec("op", _TRIGGERED, _GROUPS, range(_GROUPS))
+    overlapping = StoreSpec("op", _OVERLAPPING, _GROUPS, range(_GROUPS))
     rows = RowSpec("op", "a test", ("k",), _GROUPS, range(_GROUPS))
     in_memory, in_database = (
         m.StateBackend(m.FilesystemBackend()),
@@ -142,6 +144,8 @@ def _stores(folder: Path) -> list[Target]:
         ("triggered windows in memory", triggered, in_memory, _count_in_windows),
         ("triggered windows by increments", triggered, increments, _count_in_windows),
         ("triggered windows in a database", triggered, in_database, _count_in_windows),
+        ("overlapping windows in memory", overlapping, in_memory, _count_in_windows),
+        ("overlapping windows in a database", overlapping, in_database, _count_in_windows),
         ("rows in memory", rows, in_memory, _put),
         ("rows in a database", rows, in_database, _put),
     )

@@ -41,6 +41,9 @@ _ADOPTION = "tests/unit/coordinator/job/test_adoption.py"
 _PART = "tests/unit/coordinator/job/test_part_restart.py"
 _POSITIONS = "tests/unit/coordinator/job/test_first_positions.py"
 _PARTS_SIMULATED = "tests/simulation/test_simulated_parts.py"
+_COMPONENTS = "tests/unit/coordinator/job/test_part_of_components.py"
+_COMPONENTS_SIMULATED = "tests/simulation/test_simulated_components.py"
+_WITH_EXCHANGE = "tests/unit/coordinator/job/test_part_with_exchange.py"
 _EXCHANGING = "tests/simulation/test_simulated_exchanging_parts.py"
 _LOST = f"{_EXCHANGING}::test_what_a_lost_task_manager_did_not_run_is_not_deployed_again"
 _OUTBOX = "tests/unit/taskmanager/exchange/test_outbox.py"
@@ -342,7 +345,17 @@ MUTANTS = (
         (
             "tests/unit/taskmanager/state/windows/test_processing_windows.py"
             "::test_a_rescaled_subtask_does_not_return_to_windows_that_have_ended_elsewhere",
+            "tests/unit/taskmanager/spark/keyed/test_contents_by_the_clock.py"
+            "::test_a_rescaled_subtask_does_not_return_to_windows_that_have_ended_elsewhere",
             "tests/unit/taskmanager/state/test_processing_clock.py::test_a_restored_time_is_its_start",
+        ),
+    ),
+    Mutant(
+        "early_before_end",
+        "ending windows by the clock before early results of the same moment",
+        (
+            "tests/unit/taskmanager/state/windows/test_early_by_the_clock.py"
+            "::test_a_window_that_ends_has_no_early_result_at_the_same_time",
         ),
     ),
     Mutant(
@@ -863,7 +876,10 @@ MUTANTS = (
     Mutant(
         "part_leaves_pending",
         "aborting checkpoints in progress when a part restarts",
-        (f"{_PART}::test_a_checkpoint_in_progress_is_aborted_where_subtasks_run_on_and_cannot_complete_later",),
+        (
+            f"{_PART}::test_a_checkpoint_in_progress_is_aborted_where_subtasks_run_on_and_cannot_complete_later",
+            f"{_PARTS_SIMULATED}::test_a_part_begins_once_what_runs_on_knows_how_the_checkpoints_before_have_ended",
+        ),
     ),
     Mutant(
         "part_unaware_of_commit",
@@ -871,12 +887,16 @@ MUTANTS = (
         (
             f"{_PART}::"
             "test_a_checkpoint_that_was_being_written_is_announced_where_subtasks_run_on_before_the_part_begins",
+            f"{_PARTS_SIMULATED}::test_what_runs_on_hears_of_a_checkpoint_that_was_being_written_when_a_part_was_lost",
         ),
     ),
     Mutant(
         "part_replaces_all",
         "deploying a part beside what runs on",
-        (f"{_DEPLOYMENTS}::test_an_attempt_replaces_those_only_beside_which_it_is_not_deployed",),
+        (
+            f"{_DEPLOYMENTS}::test_an_attempt_replaces_those_only_beside_which_it_is_not_deployed",
+            f"{_PARTS_SIMULATED}::test_the_slot_of_a_failed_subtask_restarts_alone",
+        ),
     ),
     Mutant(
         "part_cancels_all",
@@ -901,17 +921,24 @@ MUTANTS = (
         (
             f"{_PART}::test_what_is_lost_at_the_same_time_is_one_failure_for_the_restart_strategy",
             f"{_PART}::test_subtasks_that_fail_alike_at_the_same_time_are_one_attempt_that_has_failed_so",
+            f"{_PARTS_SIMULATED}::test_what_is_lost_at_the_same_time_is_one_failure",
         ),
     ),
     Mutant(
         "part_takes_kept_slots",
         "giving what runs on its slots before a lost part",
-        ("tests/unit/coordinator/graph/test_slots.py::test_an_heir_where_subtasks_run_on_does_not_take_their_slots",),
+        (
+            "tests/unit/coordinator/graph/test_slots.py::test_an_heir_where_subtasks_run_on_does_not_take_their_slots",
+            f"{_PARTS_SIMULATED}::test_a_part_whose_copies_are_where_others_run_on_does_not_take_their_slots",
+        ),
     ),
     Mutant(
         "part_deaf_to_lists",
         "hearing lists of a source that runs on until a part is deployed",
-        (f"{_PART}::test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written",),
+        (
+            f"{_PART}::test_an_answer_about_a_source_that_runs_on_counts_while_the_record_of_the_part_is_written",
+            f"{_PARTS_SIMULATED}::test_an_answer_of_a_lister_that_runs_on_is_not_lost_while_a_part_restarts",
+        ),
         ("ValueError",),
     ),
     Mutant(
@@ -919,6 +946,7 @@ MUTANTS = (
         "cancelling each attempt of a job that is broken off",
         (
             "tests/unit/coordinator/runtime/test_broken_job.py::test_of_a_job_that_runs_in_several_attempts_each_is_cancelled_where_it_runs",
+            f"{_PARTS_SIMULATED}::test_each_attempt_of_a_job_that_is_broken_off_ends",
         ),
     ),
     Mutant(
@@ -936,12 +964,16 @@ MUTANTS = (
         "knowing what was committed before a part was lost",
         (
             f"{_PART}::test_what_all_had_committed_is_not_in_doubt_when_the_job_is_cancelled_before_the_part_is_deployed",
+            f"{_PARTS_SIMULATED}::test_a_job_that_is_cancelled_before_a_part_begins_does_not_doubt_what_was_committed",
         ),
     ),
     Mutant(
         "part_waits_for_ever",
         "a limit for how long the rest runs on without a lost part",
-        (f"{_PART}::test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part_waits_for_slots",),
+        (
+            f"{_PART}::test_what_runs_on_does_not_go_on_for_long_without_checkpoints_while_the_part_waits_for_slots",
+            f"{_PARTS_SIMULATED}::test_the_rest_does_not_run_on_for_ever_where_there_are_no_slots_for_a_part",
+        ),
     ),
     Mutant(
         "had_records_again",
@@ -986,6 +1018,32 @@ MUTANTS = (
         (f"{_LOST}",),
     ),
     Mutant(
+        "components_as_one",
+        "telling components of a job apart",
+        (
+            f"{_COMPONENTS}::test_the_loss_of_a_task_manager_without_a_component_does_not_touch_it",
+            f"{_COMPONENTS_SIMULATED}::test_a_lost_task_manager_restarts_only_what_depends_on_it",
+        ),
+    ),
+    Mutant(
+        "component_left_behind",
+        "restarting all of a component that keeps nothing of what it sends",
+        (f"{_COMPONENTS}::test_a_component_that_restarts_as_a_whole_takes_its_slots_and_no_others",),
+    ),
+    Mutant(
+        "gaps_unheard",
+        "restarting everything at once where a part could not get again what it has to",
+        (
+            f"{_WITH_EXCHANGE}::test_a_log_that_is_too_small_restarts_the_whole_job_at_once",
+            f"{_EXCHANGING}::test_where_the_leader_knows_that_in_time_no_part_is_deployed",
+        ),
+    ),
+    Mutant(
+        "gap_from_before",
+        "forgetting what was not kept before the newest checkpoint",
+        (f"{_WITH_EXCHANGE}::test_a_checkpoint_that_is_completed_after_the_report_closes_the_gap",),
+    ),
+    Mutant(
         "former_sender",
         "shutting out the former attempt of a sender",
         (
@@ -998,6 +1056,7 @@ MUTANTS = (
         (
             "tests/unit/coordinator/job/test_splits.py"
             "::test_splits_of_a_lost_part_that_no_checkpoint_has_are_given_to_the_same_subtasks_at_once",
+            f"{_EXCHANGING}::test_splits_that_are_found_by_and_by_are_read_by_the_same_subtask_again",
         ),
     ),
     Mutant(

@@ -34,7 +34,7 @@ from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.leader_failure_detector import Grounds
 from lockgate_proto.messages import JobRecord, LeaderRecord, SubmitResponse
 
-from tests.simulation import causes
+from tests.simulation import causes, part_oracle
 from tests.simulation.network import ControlStream
 from tests.simulation.storage import SimulatedFiles
 from tests.simulation.subtask import clock
@@ -391,6 +391,7 @@ def installed(world: World, more: list[tuple[Any, str, Any]]) -> Iterator[None]:
         (faults, "point", reached),
         *_watched_runner(world),
         *causes.watched(world),
+        *part_oracle.watched(world),
         *more,
     ]
     names = _Names()

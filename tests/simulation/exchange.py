@@ -12,7 +12,7 @@ from lockgate_taskmanager.exchange.elements import ALONE, CONTROL_BYTES, BatchPi
 from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelBroken, ChannelClosed, ChannelRefused
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outbox import Outbox
-from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
+from lockgate_taskmanager.exchange.replay_log import Kept, ReplayLog, Sent
 from lockgate_taskmanager.exchange.server import DEPLOYMENT_WAIT_S, admit
 
 from tests.simulation.world import Fifo, World
@@ -142,6 +142,10 @@ class SimulatedOutput:
     @property
     def received(self) -> Mapping[str, int]:
         return self.box.received
+
+    @property
+    def kept(self) -> Kept | None:
+        return self.box.kept
 
     def require_intact(self) -> None:
         self._check()

@@ -17,6 +17,7 @@ from lockgate_proto.messages import (
     FileFormat,
     FileSink,
     FileSource,
+    FixedDelayRestart,
     GeneratorSource,
     JobGraph,
     KafkaSource,
@@ -57,6 +58,7 @@ class SimulatedJob:
     failover: LeaderFailover = LeaderFailover.LEADER_FAILOVER_RESTART
     replicas: int = 0
     is_part: bool = False
+    restart: FixedDelayRestart | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -96,7 +98,7 @@ class SimulatedJob:
                 aligned_timeout_ms=self.aligned_timeout_ms,
                 max_concurrent=self.at_a_time,
             ),
-            restart=RestartStrategy(ExponentialRestart(50, 500, 2.0, 0.2, 5_000)),
+            restart=RestartStrategy(self.restart or ExponentialRestart(50, 500, 2.0, 0.2, 5_000)),
             straggler_replacement=self.stragglers,
             leader_failover=self.failover,
             standby_replicas=self.replicas,
@@ -150,7 +152,7 @@ def forward_job(
     ]
     edges = [Edge("source", "map", Partitioning.FORWARD), Edge("map", "ledger", Partitioning.FORWARD)]
     if uneven:
-        vertices += [source("other", 3, 30, discovered=not discovered), ledger("other-ledger")]
+        vertices += [_other(discovered=not discovered, poll_ms=poll_ms), ledger("other-ledger")]
         edges.append(Edge("other", "other-ledger", Partitioning.FORWARD))
     return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms)
 
@@ -173,9 +175,16 @@ def exchanging_job(
     edges = [hashed("source", name) for name in ("ledger", "count", "keyed", "ledger")]
     edges.append(Edge("keyed", "behind", Partitioning.FORWARD))
     if uneven:
-        vertices += [source("other", 3, 50, discovered=not discovered)]
+        vertices += [_other(discovered=not discovered, poll_ms=poll_ms)]
         edges += [hashed("other", "ledger"), hashed("other", "count")]
     return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms, is_part=True)
+
+
+def _other(*, discovered: bool, poll_ms: int) -> Vertex:
+    """A source of two subtasks beside one of four, for which files are found longer where they are found by and by."""
+    if poll_ms:
+        return source("other", 14, 12, discovered=True, poll_ms=poll_ms)
+    return source("other", 3, 40, discovered=discovered)
 
 
 FORWARD_VERTICES = ("source", "map", "ledger")

@@ -57,9 +57,9 @@ def fresh_scenario(seed: int) -> Scenario:
     found = KINDS[choice.choice(sorted(KINDS))](seed)
     mode = choice.choice((CheckpointMode.EXACTLY_ONCE, *MODES.values()))
     changed = replace(found, mode=mode)
-    if mode is not CheckpointMode.STOP_THE_WORLD:
-        changed = replace(changed, at_a_time=choice.choice((1, 1, 3)))
-    if mode is not CheckpointMode.AT_LEAST_ONCE and choice.random() < 0.2 and not found.orders:
+    changed = replace(changed, at_a_time=1 if mode is CheckpointMode.STOP_THE_WORLD else choice.choice((1, 1, 3)))
+    may_loop = mode not in (CheckpointMode.AT_LEAST_ONCE, CheckpointMode.AT_MOST_ONCE) and not found.orders
+    if may_loop and choice.random() < 0.2:
         changed = replace(changed, job=looping_job("job"))
     if choice.random() < 0.2:
         changed = replace(changed, crash_at=choice.randint(1, 200))

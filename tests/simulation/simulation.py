@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lockgate_common.checksums import checksum
+from lockgate_coordinator.graph.normalize import normalize
+from lockgate_coordinator.graph.validate_options import option_problems
 from lockgate_coordinator.runtime import persistence
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
@@ -39,7 +41,8 @@ from tests.simulation.world import Crash, Violation, World
 
 LIMIT_MS = 120_000
 CHECK_MS = 100
-
+AWAY_MS = 80_000.0
+"""Longer than a job runs on without a part for which there are no slots."""
 
 STRAGGLERS = StragglerReplacement(factor=2.0, window_ms=200, pause_ms=300)
 """Of jobs in a world where a task manager is slow."""
@@ -118,8 +121,43 @@ class Outcome:
     begun: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
+def _jobs(scenario: Scenario) -> dict[str, SimulatedJob]:
+    """By key. Raises Violation for one whose options a coordinator would refuse: it need not come to an end."""
+    drawn = random.Random(scenario.seed)
+    names = [f"job-{n}" for n in range(scenario.jobs)]
+    patience_ms = scenario.patience_ms
+    if patience_ms is None:
+        patience_ms = (0, 0, 15, 40)[scenario.seed % 4] if scenario.mode is CheckpointMode.UNALIGNED else 0
+    jobs = {
+        name: replace(
+            replace(scenario.job, key=name) if scenario.job is not None else SimulatedJob.draw(name, drawn),
+            mode=scenario.mode,
+            tolerable=scenario.tolerable,
+            aligned_timeout_ms=patience_ms,
+            replicas=scenario.replicas,
+        )
+        for name in names
+    }
+    if scenario.at_a_time > 1:  # often enough that the next one is due while one is under way
+        changes = {"at_a_time": scenario.at_a_time, "interval_ms": 30}
+        jobs = {name: replace(job, **changes) for name, job in jobs.items()}
+    if scenario.plan.slow and scenario.mode is not CheckpointMode.AT_MOST_ONCE:  # which is never restarted for it
+        jobs = {name: replace(job, stragglers=STRAGGLERS) for name, job in jobs.items()}
+    if scenario.reattach:
+        failover = LeaderFailover.LEADER_FAILOVER_REATTACH
+        jobs = {name: replace(job, failover=failover) for name, job in jobs.items()}
+    for job in jobs.values():
+        measured = job.stragglers and replace(job.stragglers, window_ms=1_000, pause_ms=1_000)  # a run is short
+        for problem in option_problems(normalize(replace(job, stragglers=measured).graph())):
+            raise Violation(f"{problem}\n\n{scenario}")
+    return jobs
+
+
 class Run:
     """A whole cluster in one world."""
+
+    oracle_class: type[Oracle] = Oracle
+    task_manager_class: type[SimulatedTaskManager] = SimulatedTaskManager
 
     def __init__(self, scenario: Scenario, world: World | None = None) -> None:
         """world: to run in, in place of a random one."""
@@ -129,33 +167,11 @@ class Run:
         self.server.on_leader = self._leader_changed
         self.storage, self.outputs = Storage(world), Outputs()
         self.disks = Disks(world, self.storage)
-        drawn = random.Random(scenario.seed)
-        names = [f"job-{n}" for n in range(scenario.jobs)]
-        patience_ms = scenario.patience_ms
-        if patience_ms is None:
-            patience_ms = (0, 0, 15, 40)[scenario.seed % 4] if scenario.mode is CheckpointMode.UNALIGNED else 0
-        self.jobs = {
-            name: replace(
-                replace(scenario.job, key=name) if scenario.job is not None else SimulatedJob.draw(name, drawn),
-                mode=scenario.mode,
-                tolerable=scenario.tolerable,
-                aligned_timeout_ms=patience_ms,
-                replicas=scenario.replicas,
-            )
-            for name in names
-        }
-        if scenario.at_a_time > 1:  # often enough that the next one is due while one is under way
-            changes = {"at_a_time": scenario.at_a_time, "interval_ms": 30}
-            self.jobs = {name: replace(job, **changes) for name, job in self.jobs.items()}
-        if scenario.plan.slow:
-            self.jobs = {name: replace(job, stragglers=STRAGGLERS) for name, job in self.jobs.items()}
-        if scenario.reattach:
-            failover = LeaderFailover.LEADER_FAILOVER_REATTACH
-            self.jobs = {name: replace(job, failover=failover) for name, job in self.jobs.items()}
-        self.oracle = Oracle(world, self.server, self.storage, self.outputs, self.jobs)
+        self.jobs = _jobs(scenario)
+        self.oracle = self.oracle_class(world, self.server, self.storage, self.outputs, self.jobs)
         self.exchange = Exchange(world)
-        world.defective = names[-1] if scenario.sick == "defect" else ""
-        refusing = names[-1] if scenario.sick == "data" else ""
+        world.defective = list(self.jobs)[-1] if scenario.sick == "defect" else ""
+        refusing = list(self.jobs)[-1] if scenario.sick == "data" else ""
         self.plan = replace(scenario.plan, refusing=refusing)
         self.oracle.hopeless |= {name for name in (world.defective, refusing) if name}
         self.points = self.task_manager_points = 0
@@ -167,6 +183,7 @@ class Run:
         self._files = SimulatedFiles(self.storage)
         self._acknowledged_graphs: dict[str, str] = {}  # job key to checksum
         self._lies: set[str] = set()  # addresses that seem to refuse although a process listens
+        self._away: set[str] = set()  # task managers that do not come back soon
         self.coordinators: dict[str, SimulatedCoordinator] = {}
         self.task_managers: dict[str, SimulatedTaskManager] = {}
         for number in range(scenario.coordinators):
@@ -196,6 +213,7 @@ class Run:
             if not world.violation:
                 world.run(world.now + 1_000)  # files go after the records
                 self.oracle.check_end()
+                self._check_broken_off()
         except Exception as error:
             if not isinstance(error, Violation):
                 world.note("FAULT", traceback.format_exc())
@@ -221,6 +239,13 @@ class Run:
             self.disks.reads,
             dict(self.oracle.begun),
         )
+
+    def _check_broken_off(self) -> None:
+        """Nothing runs of a job over which the coordinator makes a mistake, where it is connected [7]."""
+        for tm in self.task_managers.values():
+            runs = [attempt for attempt in tm.deployments.running() if attempt.job_key == self.world.defective]
+            if runs and tm.is_alive and tm.stream is not None:
+                self.world.violate(f"[7] {tm.name} still runs {runs}, which was broken off")
 
     def _state(self) -> str:
         tasks = [repr(task) for tm in self.task_managers.values() for task in tm.subtasks()]
@@ -251,7 +276,7 @@ class Run:
 
     def _start_task_manager(self, name: str) -> None:
         self._pids += 1
-        simulated_task_manager = SimulatedTaskManager(
+        simulated_task_manager = self.task_manager_class(
             self.world,
             name,
             self._pids,
@@ -269,7 +294,8 @@ class Run:
         simulated_task_manager.later(self.world.delay(1, 20), lambda: simulated_task_manager.on_leader(leader))
 
     def _task_manager_died(self, simulated_task_manager: SimulatedTaskManager) -> None:
-        self.world.schedule(self.world.delay(200, 2_000), lambda: self._start_task_manager(simulated_task_manager.id))
+        delay_ms = self.world.delay(200, 2_000) + (AWAY_MS if simulated_task_manager.id in self._away else 0)
+        self.world.schedule(delay_ms, lambda: self._start_task_manager(simulated_task_manager.id))
 
     def _coordinator_at(self, address: str) -> SimulatedCoordinator | None:
         coordinator = self.coordinators.get(address.partition(":")[0])
@@ -428,6 +454,12 @@ class Run:
         living = [task_manager for task_manager in self.task_managers.values() if task_manager.is_alive]
         if living:
             self.world.random.choice(living).crash()
+
+    def lose_task_manager(self) -> None:
+        """The same; and it stays away for longer than what runs on may wait for its slots."""
+        self._away |= self.task_managers.keys()
+        self.kill_task_manager()
+        self._away.clear()
 
     def fail_subtask(self) -> None:
         """A subtask fails by itself, and its process lives."""

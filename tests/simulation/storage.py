@@ -114,6 +114,9 @@ class SimulatedFiles:
             path = f"{self.run_directory(run)}/shared/{name}"
             self._call(partial(self._storage.delete, path))
 
+    def delete_graph(self, run: Run) -> None:
+        pass  # no simulated graph is large
+
     def delete_checkpoint(self, run: Run, checkpoint_id: int) -> None:
         self._call(lambda: self._storage.delete_below(f"{self.run_directory(run)}/chk-{checkpoint_id}"))
 

@@ -50,6 +50,7 @@ class ObservedZooKeeper(EmbeddedZooKeeper):
         self.on_write: Callable[[Sequence[Operation], str], None] = lambda *_: None
         self.on_leader: Callable[[LeaderRecord | None], None] = lambda _: None
         self.unknown_outcomes = 0  # so many of the next writes break off
+        self._late: dict[str, Sequence[Operation]] = {}  # by session: the write that is done later
         self._leader_data = b""
 
     def open(self, listener: StateListener | None = None, protection: Protection = UNPROTECTED) -> EmbeddedSession:
@@ -82,7 +83,8 @@ class ObservedZooKeeper(EmbeddedZooKeeper):
         if outcome == "done":
             self._carry_out(session, operations)
         elif outcome == "done later":
-            self._world.schedule(self._world.delay(0, away_ms), lambda: self._carry_out(session, operations))
+            self._late[session.id] = operations
+            self._world.schedule(self._world.delay(0, away_ms), lambda: self._carry_out_late(session, operations))
         self.cut_off(session, away_ms)
         raise OutcomeUnknown(f"the connection broke during a write ({outcome})")
 
@@ -94,6 +96,16 @@ class ObservedZooKeeper(EmbeddedZooKeeper):
             _, changes = self._tree.transact(operations, session.id, None)
             self._fire(changes)
             self._seen(operations, session)
+
+    def _carry_out_late(self, session: EmbeddedSession, operations: Sequence[Operation]) -> None:
+        """The same unless the session has a new connection: ZooKeeper refuses what comes from the one before."""
+        if self._late.get(session.id) is operations:
+            del self._late[session.id]
+            self._carry_out(session, operations)
+
+    def resume(self, session: Session) -> None:
+        self._late.pop(session.id, None)
+        super().resume(session)
 
     def _seen(self, operations: Sequence[Operation], session: Session) -> None:
         self.on_write(operations, session.id)

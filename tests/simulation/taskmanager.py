@@ -65,7 +65,7 @@ from tests.simulation.network import ControlStream
 from tests.simulation.programs import SimulatedPrograms
 from tests.simulation.storage import Outputs, SimulatedBackend, Storage
 from tests.simulation.subtask import SimulatedExecutor, SimulatedSubtask, SimulatedTimer, clock
-from tests.simulation.takeover import TakeoverOracle
+from tests.simulation.takeover import LONGEST_MS, TakeoverOracle
 from tests.simulation.world import Crash, Process, World, short
 
 HEARTBEAT_MS = 500
@@ -96,7 +96,7 @@ class TaskPlan:
     refusing: key of a job whose ledgers refuse every record. leader_grace_ms: see LeaderGrace. batch_ms: how long
     reports wait for each other, as those of a large job do; 0: they do not. late_ms: how much later than the one before
     it each task manager hears of any leader but the first. log_bytes, gate_bytes: see ReplayLog and InputGate; 0: as
-    usual, which is enough for everything here.
+    usual, which is enough for everything here. slots: of each.
     """
 
     snapshot_failure: float = 0.0
@@ -111,6 +111,7 @@ class TaskPlan:
     late_ms: float = 0.0
     log_bytes: int = 0
     gate_bytes: int = 0
+    slots: int = SLOTS
 
     def _strikes(self, world: World, probability: float) -> bool:
         return world.now < self.quiet_after_ms and world.chance(probability)
@@ -173,6 +174,7 @@ class SimulatedTaskManager(Process):
             self.tokens,
             self.report,
             Stories(name, f"{pid:04}"),
+            log_bytes=1 << 26,
         )
         self.deployments.world = world
         exchange.processes[self.address] = self
@@ -245,7 +247,7 @@ class SimulatedTaskManager(Process):
             return
         self._heard, self._takes_batches = self.world.now, False
         running, progress = self.deployments.running(), self.deployments.progress()
-        self._send(Register(self.address, SLOTS, self.pid, running, self.address, progress, own_release()))
+        self._send(Register(self.address, self.plan.slots, self.pid, running, self.address, progress, own_release()))
         for sequence, body in self._session.unacknowledged():
             self._send(body, sequence)
 
@@ -303,6 +305,8 @@ class SimulatedTaskManager(Process):
         if self._leader_grace.is_over(self._is_registered, self.world.now_ms):
             self.world.note(self.name, "has been without a leader for too long")
             self.deployments.cancel_all("no leader")
+        if self.world.now > LONGEST_MS:
+            self.takeover.run(self.deployments.running())
         if self.stream is not None:
             counters = tuple(
                 replace(counter, effort=self._effort(counter.subtask))
@@ -356,7 +360,7 @@ class SimulatedTaskManager(Process):
 
     def _do(self, body: Any) -> None:
         if isinstance(body, PrepareJob):  # advice: nothing may depend on it
-            if body.attempt is None or body.graph is None or not 0 < body.slots <= SLOTS:
+            if body.attempt is None or body.graph is None or not 0 < body.slots <= self.plan.slots:
                 self.world.violate(f"{self.name} is to prepare {body.slots} slots for {body.attempt}")
             return
         if isinstance(body, KeepCopies):

@@ -49,8 +49,11 @@ def test_the_slots_of_the_task_manager_of_a_failed_subtask_restart(at_ms: int) -
 @pytest.mark.parametrize("poll_ms", [20, 120])
 @pytest.mark.parametrize("at_ms", [430, 520, 640, 760])
 def test_splits_that_are_found_by_and_by_are_read_by_the_same_subtask_again(at_ms: int, poll_ms: int) -> None:
-    """Records of those that no checkpoint has were passed on to others, which know them by their sender."""
-    job = exchanging_job("job", 3_000, poll_ms=poll_ms, uneven=True)
+    """Records of those that no checkpoint has were passed on to others, which know them by their sender.
+
+    A part in which another one had them could not catch up, and all would restart.
+    """
+    job = exchanging_job("job", 3_000, poll_ms=poll_ms, uneven=poll_ms > 20)
     found = outcome((at_ms, "kill_task_manager"), job=job)
     assert (found.attempts, found.ended, min(begun(found))) == (2, ("FINISHED",), 1)
 
@@ -105,6 +108,13 @@ def test_an_order_that_comes_while_a_part_restarts_is_carried_out(order: Order, 
 def test_all_restart_where_more_was_sent_than_can_be_kept(at_ms: int) -> None:
     found = outcome((at_ms, "kill_task_manager"), plan=replace(PLAN, log_bytes=400), job=exchanging_job("job", 3_000))
     assert (found.ended, min(begun(found))) == (("FINISHED",), 2)
+
+
+@pytest.mark.parametrize("at_ms", [1_150, 1_300])
+def test_where_the_leader_knows_that_in_time_no_part_is_deployed(at_ms: int) -> None:
+    """From the heartbeats, of which each task manager sends two before."""
+    found = outcome((at_ms, "kill_task_manager"), plan=replace(PLAN, log_bytes=400), job=exchanging_job("job", 3_000))
+    assert (found.ended, found.attempts, begun(found)) == (("FINISHED",), 2, [2] * SLOTS)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from lockgate_proto.messages import CheckpointMode
+from lockgate_proto.messages import CheckpointMode, FixedDelayRestart
 
 from tests.share import SHARE
-from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, forward_job
+from tests.simulation.job import FORWARD_VERTICES, SimulatedJob, exchanging_job, forward_job
 from tests.simulation.orders import Order
 from tests.simulation.scenarios import part_scenario, quiet_scenario
 from tests.simulation.simulation import Outcome, simulate
@@ -18,9 +18,10 @@ SEEDS = 24
 SLOTS = 4
 
 
-def outcome(*faults: tuple[float, str], job: SimulatedJob | None = None, **changes: object) -> Outcome:
+def outcome(*faults: tuple[float, str], job: SimulatedJob | None = None, seed: int = 5, **changes: object) -> Outcome:
     """Of a job of twelve subtasks in four slots on two of three task managers. faults: by simulated ms."""
-    base = replace(quiet_scenario(5), task_managers=3, plan=TaskPlan(repetition=0.2, quiet_after_ms=6_000))
+    plan = TaskPlan(repetition=0.2, quiet_after_ms=6_000)
+    base = replace(quiet_scenario(seed), task_managers=3, plan=plan)
     return simulate(replace(base, job=job or forward_job("job"), faults=faults, **changes))  # type: ignore[arg-type]
 
 
@@ -107,11 +108,69 @@ def test_splits_that_are_found_by_and_by_are_each_read_once(at_ms: int, poll_ms:
     assert min(begun(found)) == 1
 
 
-@pytest.mark.parametrize("at_ms", [450, 560])
+@pytest.mark.parametrize("at_ms", [420, 480])
+def test_a_part_begins_once_what_runs_on_knows_how_the_checkpoints_before_have_ended(at_ms: int) -> None:
+    """Which it would hear of nowhere else: here and in the next two tests the oracle sees what they are about."""
+    found = outcome((at_ms, "kill_task_manager"), job=forward_job("job", 60))
+    assert (found.attempts, found.ended) == (2, ("FINISHED",))
+
+
+@pytest.mark.parametrize("at_ms", range(580, 700, 40))
+def test_what_runs_on_hears_of_a_checkpoint_that_was_being_written_when_a_part_was_lost(at_ms: int) -> None:
+    faults = ((at_ms - 120, "slow_storage"), (at_ms, "kill_task_manager"))
+    assert outcome(*faults, job=forward_job("job", 60), metadata_in_files=True).ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("after_ms", range(50, 60, 2))
+def test_a_job_that_is_cancelled_before_a_part_begins_does_not_doubt_what_was_committed(after_ms: int) -> None:
+    order = (620.0 + after_ms, Order(cancel=True))
+    found = outcome((620, "kill_task_manager"), job=forward_job("job", 60), orders=(order,))
+    assert found.ended == ("CANCELED",)
+
+
+@pytest.mark.parametrize("at_ms", [560, 760])
+def test_a_part_whose_copies_are_where_others_run_on_does_not_take_their_slots(at_ms: int) -> None:
+    job, plan = forward_job("job", 60), TaskPlan(repetition=0.2, quiet_after_ms=6_000, slots=3)
+    found = outcome((at_ms, "kill_task_manager"), job=job, replicas=1, task_managers=2, plan=plan)
+    assert found.ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("job", [forward_job("job"), exchanging_job("job")], ids=["forward", "exchanging"])
+def test_the_rest_does_not_run_on_for_ever_where_there_are_no_slots_for_a_part(job: SimulatedJob) -> None:
+    """Its sinks would hold everything since the last checkpoint."""
+    found = outcome((500, "lose_task_manager"), job=job, task_managers=2)
+    assert (found.ended, min(begun(found))) == (("FINISHED",), 2)
+
+
+@pytest.mark.parametrize("at_ms", [430, 460, 500, 560])
+def test_an_answer_of_a_lister_that_runs_on_is_not_lost_while_a_part_restarts(at_ms: int) -> None:
+    """It is slow, and says once what is new."""
+    faults = ((at_ms - 100, "slow_storage"), (at_ms, "kill_task_manager"))
+    assert outcome(*faults, job=forward_job("job", poll_ms=20, uneven=True)).ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("at_ms", [450, 500])
 def test_barriers_that_overtake_records_and_copies_of_state_leave_a_part_a_part(at_ms: int) -> None:
     mode = CheckpointMode.UNALIGNED
     found = outcome((at_ms, "kill_task_manager"), mode=mode, at_a_time=2, replicas=1)
     assert (found.attempts, found.ended, min(begun(found))) == (2, ("FINISHED",), 1)
+
+
+@pytest.mark.parametrize("at_ms", [460, 580])
+def test_what_is_lost_at_the_same_time_is_one_failure(at_ms: int) -> None:
+    """The job allows one restart."""
+    job = replace(forward_job("job"), restart=FixedDelayRestart(1, 50))
+    found = outcome((at_ms, "kill_task_manager"), (at_ms + 5, "kill_task_manager"), job=job, task_managers=5)
+    assert found.ended == ("FINISHED",)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_attempt_of_a_job_that_is_broken_off_ends(seed: int) -> None:
+    """Its coordinator fails at the first checkpoint, when a part of it has begun in another attempt."""
+    found = outcome(
+        (420, "fail_subtask"), job=forward_job("job", 600), jobs=2, sick="defect", task_managers=5, seed=seed
+    )
+    assert found.ended == ("FINISHED",)
 
 
 @pytest.mark.parametrize("seed", range(max(1, SEEDS // SHARE)))

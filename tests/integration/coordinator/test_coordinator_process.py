@@ -35,6 +35,7 @@ from lockgate_proto.messages import JobEventKind, JobState, LeaderRecord
 from tests import mutated
 from tests.integration.coordinator.conftest import SECRET, Caller, graph, poll
 from tests.integration.coordinator.fake_task_manager import FakeTaskManager
+from tests.integration.coordinator.test_coordinator_submission import large
 
 pytestmark = pytest.mark.integration
 
@@ -407,6 +408,41 @@ def test_a_submission_that_a_frozen_leader_had_on_its_lips_is_refused(
     assert created.created
     assert found is not None
     assert (found.run_id, found.token) == (created.run_id, 3)
+
+
+def test_a_leader_killed_between_a_large_graph_and_its_record_leaves_one_job_and_one_graph(
+    new_process: Callable[..., Process],
+    retrieval: LeaderRetrieval,
+    zookeeper: ZooKeeperServer,
+    cluster_name: str,
+    tmp_path: Path,
+) -> None:
+    """The client asks again; the graph that the dead leader has stored goes with that."""
+    folder, request = tmp_path / "storage" / cluster_name / "job", m.SubmitRequest("job", large())
+    first = new_process(SUBMISSION_POINTS[0]).ready()
+    assert retrieval.wait(WAIT_MS) is not None
+    api = Caller(first.address)
+    with pytest.raises(grpc.RpcError):
+        api("Submit", request)
+    api.close()
+    assert first.popen.wait(WAIT_MS / 1000) == -signal.SIGKILL
+    (left,) = (path for path in folder.rglob("*") if path.is_file())
+    second = new_process().ready()
+    assert retrieval.wait(WAIT_MS, newer_than=1) is not None
+    with contextlib.closing(connect(zookeeper.address, protection=Protection(cluster_name, SECRET.secret))) as session:
+        records = JobRecords(SessionStore(cluster_name, session), cluster_name)
+        assert records.jobs() == ()
+        assert left.exists(), "no leader knows whether it is needed"
+        after = Caller(second.address)
+        answers = [after("Submit", request) for _ in range(2)]
+        after.close()
+        assert [answer.created for answer in answers] == [True, False]
+        found = records.job("job")
+    assert found is not None
+    assert {answer.run_id for answer in answers} == {found.run_id}
+    graph_file = Path(found.graph_pointer.removeprefix("file://"))
+    assert graph_file != left
+    poll(lambda: [path for path in folder.rglob("*") if path.is_file()] == [graph_file])
 
 
 def _usurp(session: Session, cluster: str) -> LeadershipGrant:

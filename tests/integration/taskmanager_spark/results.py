@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,11 +13,20 @@ from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_proto.messages import CheckpointMetadata, JobGraph, SubtaskState
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOON = 1_800_000_000_000
+"""Milliseconds since 1970: where the clock of a test begins."""
 
 
 def millis(moment: datetime) -> int:
     """Since 1970."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def at(run: Any, ms: int) -> None:
+    """The clocks of the subtasks of the vertex `windows` show so many milliseconds after noon."""
+    for key, program in run.programs.items():
+        if key[0] == "windows":
+            run.deliver_all(key, program.tick(NOON + ms))
 
 
 def late_of(run: Any) -> int:
@@ -43,6 +53,12 @@ def end_after_two_restarts(run: Any, source: str, rounds: int = 1) -> None:
     run.start(kept, 3)
     run.to_end()
     run.checkpoint(4)
+
+
+def widen(run: Any, kept: Mapping[tuple[str, int], SubtaskState], checkpoint_id: int) -> None:
+    """The next attempt of a job of two vertices, with three subtasks of the second one."""
+    first, second = run.graph.vertices
+    rescale(run, replace(run.graph, vertices=(first, replace(second, parallelism=3))), kept, checkpoint_id)
 
 
 def rescale(run: Any, graph: JobGraph, kept: Mapping[tuple[str, int], SubtaskState], checkpoint_id: int) -> None:

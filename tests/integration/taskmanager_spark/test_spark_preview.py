@@ -88,6 +88,18 @@ def test_a_failure_has_the_text_of_a_cluster_and_the_authors_traceback() -> None
     assert "df.nope" in caught.value.traceback
 
 
+def test_a_function_that_exits_does_not_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.py").write_text(
+        "import sys\nfrom lockgate import Job\njob = Job('exits')\n"
+        "rows = job.generate(5, rate=100, partitions=1)\n"
+        "rows.filter(lambda record: record['sequence'] < 3 or sys.exit(0)).print()\njob.submit()\n"
+    )
+    assert run(["run", str(tmp_path / "job.py")]) == 1
+    error = capsys.readouterr().err
+    assert "the Python function raised SystemExit: 0 (line 5 of job.py)" in error
+    assert '; the record: {"partition":0,"sequence":3}' in error
+
+
 def test_the_command_prints_what_each_sink_gets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "p.py"
     file.write_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -313,6 +314,8 @@ class Misbehaves(ProcessFunction):
         match row["word"]:
             case "raise":
                 raise ValueError("this sensor is broken")
+            case "exit":
+                sys.exit("no sensor")
             case "type":
                 self.number.set("many")
             case "column":
@@ -343,6 +346,12 @@ def test_a_mistake_of_a_function_is_reported_in_a_sentence(job: Job, word: str, 
         fed.feed(("x", word, 0))
     assert "keyed" in str(emitted.value) or "process" in str(emitted.value)
     assert "Traceback" not in str(emitted.value)
+
+
+def test_a_function_that_exits_fails_the_job_with_key_and_record(job: Job) -> None:
+    fed = Fed(job, "memory", of(Misbehaves()))
+    with pytest.raises(UserError, match=r"Python function raised SystemExit: no sensor; the key: 'x'; the record: \{"):
+        fed.feed(("x", "fine", 0), ("x", "exit", 0))
 
 
 def test_a_type_that_spark_does_not_know_is_refused_before_the_first_record(job: Job) -> None:

@@ -25,17 +25,18 @@ from lockgate_proto.messages import (
     StateBackend,
     TumblingWindow,
     Window,
+    WindowProcess,
 )
+from pyspark import cloudpickle
 
 from tests.committed import rows_of
 
 from .graphs import HASH, aggregate, graph, sql, vertex
-from .results import late_of, millis, rescale
+from .results import NOON, at, late_of, millis, widen
 
 pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
 Job = Callable[..., Any]
-NOON = 1_800_000_000_000
 BACKENDS = [
     pytest.param(StateBackend(FilesystemBackend()), id="filesystem"),
     pytest.param(StateBackend(FilesystemBackend(), full_every=5), id="incremental"),
@@ -55,6 +56,24 @@ def words(folder: Path, window: Any, backend: StateBackend | None = None) -> Job
     return replace(made, state_backend=backend)
 
 
+def added_up(key: str, window: Any, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row of the aggregates, by a function."""
+    total = sum(record["weight"] for record in records)
+    bounds = {"window_start": window.start, "window_end": window.end}
+    return {"word": key, **bounds, "n": len(records), "total": total}
+
+
+def by_function(made: JobGraph) -> JobGraph:
+    """The same job with a function instead of aggregates."""
+    source, windows = made.vertices
+    kind = windows.operators[0].kind
+    assert isinstance(kind, KeyedAggregate)
+    schema = "word STRING, window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT, total BIGINT"
+    process = WindowProcess(kind.keys, kind.window, cloudpickle.dumps(added_up), "added_up", schema)
+    operators = (replace(windows.operators[0], kind=process), *windows.operators[1:])
+    return replace(made, vertices=(source, replace(windows, operators=operators)))
+
+
 def write_words(folder: Path, rows: int = 3000) -> dict[str, tuple[int, int]]:
     """Two files. Count and sum of each word."""
     (folder / "in").mkdir()
@@ -69,13 +88,6 @@ def write_words(folder: Path, rows: int = 3000) -> dict[str, tuple[int, int]]:
             lines.append(json.dumps({"word": word, "weight": weight}))
         (folder / "in" / f"{number}.json").write_text("\n".join(lines) + "\n")
     return {word: (counts[word], totals[word]) for word in counts}
-
-
-def at(run: Any, ms: int) -> None:
-    """The clocks of the windows' subtasks show this."""
-    for key, program in run.programs.items():
-        if key[0] == "windows":
-            run.deliver_all(key, program.tick(NOON + ms))
 
 
 def wakes_at(run: Any) -> int | None:
@@ -108,11 +120,23 @@ def sums(folder: Path) -> dict[str, tuple[int, int]]:
 def test_sums_over_all_windows_are_exact_over_a_restart_and_a_rescale(
     job: Job, tmp_path: Path, backend: StateBackend, window: Any, windows_of_a_record: int
 ) -> None:
+    _are_exact(job, tmp_path, words(tmp_path, window, backend), windows_of_a_record)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("window", "windows_of_a_record"), [(TumblingWindow(1000), 1), (SlidingWindow(2000, 500), 4)])
+def test_functions_get_each_record_in_its_windows_over_a_restart_and_a_rescale(
+    job: Job, tmp_path: Path, backend: StateBackend, window: Any, windows_of_a_record: int
+) -> None:
+    _are_exact(job, tmp_path, by_function(words(tmp_path, window, backend)), windows_of_a_record)
+
+
+def _are_exact(job: Job, tmp_path: Path, made: JobGraph, windows_of_a_record: int) -> None:
     expected = {
         word: (windows_of_a_record * n, windows_of_a_record * total)
         for word, (n, total) in write_words(tmp_path).items()
     }
-    run = job(words(tmp_path, window, backend))
+    run = job(made)
     run.fix_batch_size("source", 16_000)
     at(run, 0)
     run.batch("source", 0)
@@ -130,8 +154,7 @@ def test_sums_over_all_windows_are_exact_over_a_restart_and_a_rescale(
     at(run, 6100)
     run.batch("source", 1)
     kept = run.checkpoint(3)
-    wider = replace(run.graph.vertices[1], parallelism=3)
-    rescale(run, replace(run.graph, vertices=(run.graph.vertices[0], wider)), kept, 3)
+    widen(run, kept, 3)
     at(run, 6200)
     run.batch("source", 0)
     at(run, 9000)

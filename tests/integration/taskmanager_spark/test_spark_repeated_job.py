@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lockgate_taskmanager.spark import plan as plans
+from lockgate_taskmanager.spark import repeated_job
 from lockgate_taskmanager.spark.engine import SparkEngine
 from lockgate_taskmanager.spark.errors import EngineError
 from lockgate_taskmanager.spark.jobs import Jobs
@@ -181,15 +182,14 @@ def test_settings_changed_by_a_later_plan_reach_tasks(plan: MakePlan) -> None:
 def test_settings_changed_between_batches_reach_tasks_and_are_sent_once(
     plan: MakePlan, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[str] = []
-    context = type(session.sparkContext)
-    send = context.setLocalProperty
+    sent: list[Any] = []
+    clear = repeated_job.clear_properties
 
-    def counted(self: Any, name: str, value: str) -> None:
-        sent.append(name)
-        send(self, name, value)
+    def counted(context: Any) -> None:  # before other settings are sent
+        sent.append(context)
+        clear(context)
 
-    monkeypatch.setattr(context, "setLocalProperty", counted)
+    monkeypatch.setattr(repeated_job, "clear_properties", counted)
     made = plan(lambda frame: frame.mapInArrow(_zone, "zone STRING"))
     anew = plan(lambda frame: frame.selectExpr("rand() AS r"))
     assert made.repeatable
@@ -198,6 +198,7 @@ def test_settings_changed_between_batches_reach_tasks_and_are_sent_once(
         session.conf.set(SETTING, zone)
         for _ in range(2):
             assert made.run([b"a\n"]).to_pylist() == [{"zone": zone}]
+        assert sent
         sent.clear()
         anew.run([b"a\n"])
         made.run([b"a\n"])
@@ -210,6 +211,20 @@ def _zone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         value = TaskContext.get().getLocalProperty("spark.sql.session.timeZone")  # type: ignore[union-attr]
         yield pa.record_batch({"zone": [value] * batch.num_rows})
+
+
+def test_only_settings_of_spark_that_the_session_has_now_reach_tasks(plan: MakePlan, session: Any) -> None:
+    context, made = session.sparkContext, plan(lambda frame: frame.selectExpr("upper(value) AS v"))
+    session.conf.set("spark.sql.some.setting", "x")
+    session.conf.set("fs.some.secret", "y")
+    for _ in range(2):
+        made.run([b"a\n"])
+    assert context.getLocalProperty("spark.sql.some.setting") == "x"
+    assert context.getLocalProperty("fs.some.secret") is None
+    session.conf.unset("spark.sql.some.setting")
+    session.conf.unset("fs.some.secret")
+    made.run([b"a\n"])
+    assert context.getLocalProperty("spark.sql.some.setting") is None
 
 
 def test_a_thread_that_was_left_has_no_settings(plan: MakePlan, session: Any) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lockgate_proto.messages import Partitioning
 
-from benchmarks import abs as abs_
 from benchmarks import latency
 from benchmarks.latency_figures import KEYS, latencies, missing
 from benchmarks.latency_plot import plot
@@ -123,8 +121,3 @@ def test_the_latencies_are_drawn(tmp_path: Path) -> None:
     ]
     plot(found, tmp_path / "latency.png")
     assert (tmp_path / "latency.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_abs_topology_has_three_shuffles_by_key(tmp_path: Path) -> None:
-    edges = abs_.graph(abs_.NONE, tmp_path / "x.db", 10).edges
-    assert [edge.partitioning for edge in edges] == [Partitioning.HASH] * 3

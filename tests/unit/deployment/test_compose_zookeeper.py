@@ -31,6 +31,13 @@ def test_a_service_has_tls_and_its_files(name: str) -> None:
     assert f"credentials:{folder}:ro" in service["volumes"]
 
 
+@pytest.mark.parametrize("name", [name for name in PEERS if not name.startswith("zookeeper-") and name != "client"])
+def test_a_container_waits_for_an_ensemble_that_starts_instead_of_ending(name: str) -> None:
+    given = {key: value for key, value in SERVICES[name]["environment"].items() if value and "${" not in value}
+    given.pop("CREDENTIALS_FOLDER")
+    assert load_settings(environment=given).zookeeper.connect_timeout_ms >= 300_000
+
+
 def test_servers_are_named_as_their_certificates_name_them_and_not_published() -> None:
     hosts = SERVICES["client"]["environment"]["LOCKGATE_ZOOKEEPER"].split(",")
     assert [f"{service['hostname']}:2181" for service in SERVERS.values()] == hosts

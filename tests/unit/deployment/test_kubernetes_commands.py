@@ -118,6 +118,13 @@ def test_a_pod_works_in_a_folder_that_it_may_write(pod: Pod) -> None:
     assert "emptyDir" in pod.mounts()["/tmp"]
 
 
+def test_a_coordinator_may_start_for_longer_than_it_waits_for_zookeeper(settings_file: Path) -> None:
+    (pod, *_rest) = pods("coordinator")
+    probe = pod.container["startupProbe"]
+    waits_s = _settings(settings_file).zookeeper.connect_timeout_ms / 1000
+    assert probe["failureThreshold"] * probe["periodSeconds"] > waits_s >= 300
+
+
 def test_a_task_manager_has_room_for_spark(settings_file: Path) -> None:
     group = _settings(settings_file).taskmanager
     (pod, *_rest) = pods("taskmanager")

@@ -47,6 +47,13 @@ def test_options_override_the_environment_which_overrides_the_file() -> None:
     assert (settings.taskmanager.slots, settings.taskmanager.id) == (5, "tm")
 
 
+def test_coordinators_and_task_managers_wait_for_zookeeper_as_long_as_the_settings_say() -> None:
+    write("[zookeeper]\nconnect_timeout_ms = 60000\n[storage]\ndirectory = 'snapshots'\n")
+    settings = load_settings(environment={})
+    assert settings.coordinator_settings().connect_timeout_ms == 60_000
+    assert settings.task_manager_settings().connect_timeout_ms == 60_000
+
+
 def test_shorthands_are_weaker_than_the_full_names() -> None:
     env = {"LOCKGATE_ZOOKEEPER": "short:1", "LOCKGATE_SECRET_FILE": "/s"}
     assert load_settings(environment=env).zookeeper.hosts == "short:1"

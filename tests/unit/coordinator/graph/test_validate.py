@@ -598,6 +598,7 @@ def test_good_functions_of_windows_have_no_problem() -> None:
         graph = of_windows(Window(kind, "at"))
         assert validate(graph) == ()
         assert validate(with_side_output(graph, "late")) == ()
+        assert validate(of_windows(Window(kind, processing_time=True))) == ()
 
 
 @pytest.mark.parametrize(
@@ -608,7 +609,12 @@ def test_good_functions_of_windows_have_no_problem() -> None:
         (of_windows(Window(TumblingWindow(0), "at")), "has a window with a size of 0 ms"),
         (of_windows(Window(SessionWindow(5), "at")), "a record may join two of them"),
         (of_windows(Window(TUMBLING, "")), "has a window but no event time"),
-        (of_windows(Window(TUMBLING, processing_time=True)), "only windows of event time keep their records"),
+        (of_windows(Window(TUMBLING, "at", processing_time=True)), "with the event time 'at': choose one of them"),
+        (of_windows(Window(TUMBLING, "", 5, processing_time=True)), "has allowed_lateness_ms 5: it must be 0"),
+        (
+            with_side_output(of_windows(Window(TUMBLING, processing_time=True)), "late"),
+            "no record is late for the windows of processing time before it",
+        ),
         (of_windows(Window(TUMBLING, "at", 5)), "has allowed_lateness_ms 5: it must be 0"),
         (of_windows(Window(TUMBLING, "at"), function=b""), "has no function"),
         (of_windows(Window(TUMBLING, "at"), schema=" "), "needs the schema of its function's output"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from lockgate_coordinator.graph.validate import validate
-from lockgate_proto.messages import SessionWindow, TriggeredWindow, Window
+from lockgate_proto.messages import EarlyFiringWindow, SessionWindow, TriggeredWindow, Window
 
 from .test_validate import of_windows, windowed, with_side_output
 
@@ -17,6 +17,13 @@ def test_good_triggers_have_no_problem() -> None:
         assert validate(graph) == ()
         assert validate(with_side_output(graph, "late")) == ()
     assert validate(windowed(Window(TriggeredWindow(5000, every_count=3), "at", 1000))) == ()
+    for early in (
+        EarlyFiringWindow(5000, 5000, 4999, False, 1),
+        EarlyFiringWindow(100, 1, 0, False, 0, 1),
+        EarlyFiringWindow(100, 1, 99, True, 7, 8, True),
+    ):
+        assert validate(windowed(Window(early, "at"))) == ()
+        assert validate(windowed(Window(early, processing_time=True))) == ()
 
 
 @pytest.mark.parametrize(
@@ -28,7 +35,21 @@ def test_good_triggers_have_no_problem() -> None:
         (Window(TriggeredWindow(0, 0, 1), "at"), "has a window with a size of 0 ms"),
         (Window(TriggeredWindow(10, 10, 1), "at"), "an offset of 10 ms"),
         (Window(TriggeredWindow(10, 0, 1), ""), "has a window but no event time"),
-        (Window(TriggeredWindow(10, 0, 1), processing_time=True), "only windows of event time fire early."),
+        (Window(TriggeredWindow(10, 0, 1), processing_time=True), "only an EarlyFiringWindow may be."),
+        (
+            Window(EarlyFiringWindow(101, 1, 0, False, 1), "at"),
+            "each record is in 101 of them, and the limit is 100",
+        ),
+        (
+            Window(EarlyFiringWindow(303, 3, 0, True, 1), "at"),
+            "each record is in 101 of them, and the limit is 100",
+        ),
+        (Window(EarlyFiringWindow(5, 0, 0, False, 1), "at"), "has a window with a slide of 0 ms"),
+        (Window(EarlyFiringWindow(5, 6, 0, False, 1), "at"), "make the slide at most the size"),
+        (Window(EarlyFiringWindow(5, 2, 0, True, 1), "at"), "the size must be a multiple of the step"),
+        (Window(EarlyFiringWindow(5, 5, 5, False, 1), "at"), "an offset of 5 ms"),
+        (Window(EarlyFiringWindow(5, 5), "at"), "has a trigger that never fires"),
+        (Window(EarlyFiringWindow(5, 5, 0, False, 1), "at", processing_time=True), "choose one of them"),
         (Window(TriggeredWindow(10, 0, 1, 0, True), "at", 5), "allowed_lateness_ms 5: a late record would need"),
     ],
 )
@@ -38,11 +59,13 @@ def test_bad_triggers(window: Window, expected: str) -> None:
 
 def test_a_result_named_like_the_column_of_early_results_is_refused() -> None:
     kind: Any
-    for kind, count in ((TriggeredWindow(5000, every_count=1), 1), (SessionWindow(5), 0)):
+    early = EarlyFiringWindow(5, 5, every_count=1)
+    for kind, count in ((TriggeredWindow(5000, every_count=1), 1), (early, 1), (SessionWindow(5), 0)):
         problems = validate(windowed(Window(kind, "at"), keys=("IS_EARLY",)))
         assert sum("has a key or result named 'IS_EARLY'" in problem for problem in problems) == count
 
 
 def test_a_function_of_windows_has_no_trigger() -> None:
-    (problem,) = validate(of_windows(Window(TriggeredWindow(5000, every_count=1), "at")))
-    assert "calls a function for windows with a trigger, which is not possible" in problem
+    for kind in (TriggeredWindow(5000, every_count=1), EarlyFiringWindow(5, 5, every_count=1)):
+        (problem,) = validate(of_windows(Window(kind, "at")))
+        assert "calls a function for windows with a trigger, which is not possible" in problem

@@ -21,12 +21,14 @@ from lockgate_proto.messages import (
     Participant,
     PartPlace,
     RejoinPart,
+    ReplayGap,
+    SubtaskCounters,
     SubtaskPhase,
     TaskManagerFailover,
 )
 
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import FILES, attempt, word_count
+from tests.unit.coordinator.jobs import FILES, attempt, subtask, word_count
 
 PART = TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
 NEW = (SlotOffer("tm-a", "a:1"), SlotOffer("tm-c", "c:1", incarnation="c1"))
@@ -151,3 +153,54 @@ def test_a_part_that_cannot_go_on_where_the_others_are_restarts_the_whole_job() 
     restarted(driver)
     driver.report(SubtaskPhase.SUBTASK_FAILED, ("read", 0), 1, error="what was sent since checkpoint 0 is not kept")
     assert driver.emitted(JobEventKind.RESTART_EXTENT)[-1:] == ["the whole job restarts: the job was DEPLOYING"]
+
+
+def beat(driver: Driver, key: tuple[str, int], gap: ReplayGap | None) -> None:
+    """A heartbeat."""
+    driver.give(events.CountersReported((SubtaskCounters(subtask(*key, 1), gap=gap),)))
+
+
+FULL = ReplayGap((1,), 2, 32 << 20)
+"""For slot 1, of a channel that carried too much behind the barrier of checkpoint 1."""
+
+
+@pytest.mark.parametrize("gap", [FULL, replace(FULL, slots=()), replace(FULL, slots=(0, 1))])
+def test_a_log_that_is_too_small_restarts_the_whole_job_at_once(gap: ReplayGap) -> None:
+    driver = Driver(graph()).run()
+    driver.complete()
+    beat(driver, ("read", 0), gap)
+    lose(driver)
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [
+        "the whole job restarts: read-0 on tm-a has sent more to slot 1 since checkpoint 1 than the 32.0 MiB that it "
+        "keeps (the channel's share of taskmanager.replay_log_bytes)"
+    ]
+    assert driver.sent(AwaitPart) == []
+
+
+@pytest.mark.parametrize("gaps", [[], [FULL, None], [replace(FULL, slots=(0, 2))], [replace(FULL, since=1)]])
+def test_a_log_that_has_all_from_the_checkpoint_on_or_leads_elsewhere_keeps_a_part_a_part(
+    gaps: list[ReplayGap | None],
+) -> None:
+    """None: the next heartbeat has none any more."""
+    driver = Driver(graph()).run()
+    driver.complete()
+    for gap in gaps:
+        beat(driver, ("read", 0), gap)
+    lose(driver)
+    assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]
+
+
+def test_what_a_lost_subtask_could_not_send_again_does_not_matter() -> None:
+    driver = Driver(graph()).run()
+    beat(driver, ("read", 1), ReplayGap((), 1, 1))
+    lose(driver)
+    assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]
+
+
+def test_a_checkpoint_that_is_completed_after_the_report_closes_the_gap() -> None:
+    driver = Driver(graph()).run()
+    driver.complete()
+    beat(driver, ("read", 0), FULL)
+    driver.complete()
+    lose(driver)
+    assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]

@@ -99,4 +99,6 @@ def test_a_retained_checkpoint_of_an_ended_job_is_deleted_with_its_unshared_file
     left = {path.name for path in (folder / "shared").iterdir()}
     assert left == ({"1-a", "2-a"} if is_all_listed else {"1-a", "2-a", "3-a"})
     removals.dispose_retained("job", two)
-    assert bool(list((folder / "shared").iterdir())) is not is_all_listed
+    assert folder.exists() is not is_all_listed
+    if folder.exists():
+        assert list((folder / "shared").iterdir()), "the checkpoint that is not listed may need them"

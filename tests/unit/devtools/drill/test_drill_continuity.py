@@ -9,7 +9,7 @@ from lockgate_devtools.drill.continuity import is_measured, measured
 from lockgate_devtools.drill.model import Kill, Mode, Target
 from lockgate_devtools.drill.sample import Sample
 from lockgate_devtools.drill.timeline import Before
-from lockgate_proto.messages import JobStatus, SubtaskStatusView
+from lockgate_proto.messages import EdgeView, JobStatus, Partitioning, SubtaskStatusView
 
 KILL_US = 1_700_000_000_000_000
 BEFORE = Before(KILL_US, token=7, attempt=3)
@@ -25,10 +25,11 @@ def at(
     again: int = 0,
     subtasks: int = 6,
     begun: tuple[tuple[int, int], ...] = (),
+    exchanges: bool = False,
 ) -> Sample:
     """begun: empty: all of them in this attempt."""
     begun = begun or (((attempt, subtasks),) if subtasks else ())
-    return Sample(KILL_US + round(ms * 1000), token, attempt, subtasks, read, read, again, begun)
+    return Sample(KILL_US + round(ms * 1000), token, attempt, subtasks, read, read, again, begun, exchanges)
 
 
 def steady(until_ms: int = 0) -> list[Sample]:
@@ -82,6 +83,14 @@ def test_only_what_began_again_counts_where_the_others_run_on() -> None:
     assert (kill.restarted_subtasks, kill.mode) == (6, Mode.REGION)
 
 
+def test_a_part_beside_which_records_are_sent_again_is_no_region() -> None:
+    """The last sample is of a job that has ended: its edges are not known any more."""
+    part = at(200, 99_000, attempt=4, begun=((3, 4), (4, 2)), exchanges=True)
+    kill = cost([*steady(), part, at(1_200, 108_000, attempt=4, subtasks=0)], target=Target.TASKMANAGER)
+    assert (kill.restarted_subtasks, kill.mode) == (2, Mode.PARTIAL)
+    assert cost([*steady(), at(200, 99_000, attempt=4, exchanges=True)]).mode is Mode.RESTART
+
+
 def test_where_all_follows_a_part_nothing_has_run_on() -> None:
     part, whole = at(200, 99_000, attempt=4, begun=((3, 4), (4, 2))), at(400, 99_000, attempt=5)
     kill = cost([*steady(), part, whole], target=Target.TASKMANAGER)
@@ -116,6 +125,14 @@ def test_nothing_is_claimed_without_samples() -> None:
     assert cost([at(-500, 0), at(0, 4_000), at(1_100, 12_800)]).throughput_ratio is None, "less than a second before"
 
 
+def test_an_adopted_attempt_whose_sources_begin_again_is_found_out() -> None:
+    """The dead leader knew of 100,000 records; the new one hears of fewer under the same attempt."""
+    later = [at(ms, 99_100 + RATE * (ms - 150), token=8) for ms in range(150, 1400, 200)]
+    assert cost([*steady(), at(0, 100_000), *later], Mode.REATTACH).records_read_again == 900
+    other = [at(ms, 99_100 + RATE * (ms - 150), token=8, attempt=4) for ms in range(150, 1400, 200)]
+    assert cost([*steady(), at(0, 100_000), *other]).records_read_again == 0, "its leader counts that itself"
+
+
 def test_output_that_the_dead_leader_knew_of_is_not_the_first_record() -> None:
     kill = cost([*steady(), at(300, 98_000, token=8), at(1_100, 98_000, token=8)], Mode.REATTACH)
     assert kill.first_record_ms is None
@@ -128,4 +145,7 @@ def test_a_sample_has_the_numbers_of_the_status() -> None:
     assert Sample.of(status, 77) == Sample(77, 5, 2, 2, 9, 4, 3, ((2, 2),)), "an older leader does not say when"
     mixed = replace(status, subtasks=(replace(views[0], attempt=1), replace(views[1], attempt=2)))
     assert Sample.of(mixed, 77).begun == ((1, 1), (2, 1))
+    for partitioning, exchanges in ((Partitioning.FORWARD, False), (Partitioning.HASH, True)):
+        edges = (EdgeView("a", "b", Partitioning.FORWARD), EdgeView("a", "c", partitioning))
+        assert Sample.of(replace(status, edges=edges), 77).exchanges is exchanges
     assert Sample.of(JobStatus("k"), 77) == Sample(77, 0, 0, 0, 0, 0, 0)

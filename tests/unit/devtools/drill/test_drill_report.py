@@ -65,13 +65,14 @@ def test_text_says_after_how_many_kills_nothing_was_restarted() -> None:
     assert describe_kill(adopted).endswith("first checkpoint 700 ms, nothing was restarted")
 
 
-def test_report_says_after_how_many_kills_only_a_part_restarted() -> None:
-    region = Kill(Target.TASKMANAGER, 4714, 2.5, mode=Mode.REGION, restarted_subtasks=2)
+@pytest.mark.parametrize(("mode", "text"), [(Mode.REGION, "region"), (Mode.PARTIAL, "partial")])
+def test_report_says_after_how_many_kills_only_a_part_restarted(mode: Mode, text: str) -> None:
+    region = Kill(Target.TASKMANAGER, 4714, 2.5, mode=mode, restarted_subtasks=2)
     report = Report(5, (KILL, region), RecordCheck(300, 0, 0), 9, 1)
     assert "after 1 of 2 kills only a part of the job restarted" in render(report)
     assert "only a part" not in render(PASS)
     assert describe_kill(region) == "detected 2 ms, 2 subtasks restarted and the others ran on"
-    assert region.to_json()["mode"] == "region"
+    assert region.to_json()["mode"] == text
     assert [row.to_json()["in_part"] for row in by_target(report.kills)] == [0, 1]
     assert "<td>1</td><td>0</td><td>1</td>" in page(report), "one kill, not adopted, in part"
 

@@ -31,6 +31,14 @@ def test_what_a_round_has_left_is_struck_in_the_next_one() -> None:
     assert not schedule.next_round(2 * len(Target), 61.0)
 
 
+def test_the_few_that_are_left_of_a_turn_and_the_next_turn_are_one_round() -> None:
+    schedule = Shuffled(60, random.Random(1))
+    drawn = list(schedule.next_round(0, 0.0))
+    both = list(schedule.next_round(len(drawn) - 2, 30.0))
+    assert both[:2] == drawn[-2:]
+    assert sorted(both[2:], key=str) == sorted(Target, key=str)
+
+
 def test_what_cannot_be_struck_here_is_left_out() -> None:
     some = [target for target in Target if not target.is_link]
     assert sorted(Shuffled(60, random.Random(7), some).next_round(0, 0.0), key=str) == sorted(some, key=str)

@@ -41,9 +41,10 @@ def test_a_takeover_gives_every_time() -> None:
     kill = assemble(Target.LEADER, 4711, BEFORE, TAKEOVER)
     assert kill == Kill(Target.LEADER, 4711, 2.5, 8.0, 150.0, 290.0, 1290.0, Mode.RESTART)
     assert is_survived(kill)
-    link = replace(kill, target=Target.LINK_TASKMANAGERS, mode=Mode.REGION)
-    assert is_survived(link)
-    assert not is_survived(replace(link, first_record_ms=None)), "a part has restarted, and nothing came out of it"
+    for mode in (Mode.REGION, Mode.PARTIAL):
+        link = replace(kill, target=Target.LINK_TASKMANAGERS, mode=mode)
+        assert is_survived(link)
+        assert not is_survived(replace(link, first_record_ms=None)), "a part has restarted, and nothing came out of it"
 
 
 def test_order_and_repetition_of_events_do_not_matter() -> None:

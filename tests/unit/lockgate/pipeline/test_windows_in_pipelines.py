@@ -88,6 +88,31 @@ def test_a_trigger_is_part_of_the_window() -> None:
     assert sink.kind.keys == ("user", "window_start")  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("window", "kind", "keys"),
+    [
+        (tumbling("1 minute", offset=5), m.EarlyFiringWindow(60_000, 60_000, 5, False, 7), ("user", "window_start")),
+        (sliding("1 minute", "10 s"), m.EarlyFiringWindow(60_000, 10_000, 0, False, 7), ("user", "window_start")),
+        (
+            cumulating("1 minute", "10 s"),
+            m.EarlyFiringWindow(60_000, 10_000, 0, True, 7),
+            ("user", "window_start", "window_end"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("time", ["event", "processing"])
+def test_triggers_of_all_kinds_and_times(window: Any, kind: Any, keys: tuple[str, ...], time: Any) -> None:
+    if isinstance(window.kind, m.TumblingWindow) and time == "event":
+        kind = m.TriggeredWindow(60_000, 5, 7)  # which earlier task managers know
+    job = Job("clicks")
+    windows = clicks(job).key_by("user").window(window, time=time).trigger(every_count=7)
+    windows.aggregate(n=count()).write_sql("sqlite:////tmp/x.db", "clicks")
+    aggregated, sink = job.graph().vertices[1].operators
+    by_clock = time == "processing"
+    assert aggregated.kind.window == m.Window(kind, "" if by_clock else "at", processing_time=by_clock)  # type: ignore[union-attr]
+    assert sink.kind.keys == keys  # type: ignore[union-attr]
+
+
 def test_pieces_of_windows_are_appended() -> None:
     job = Job("clicks")
     windows = clicks(job).key_by("user").window(tumbling("1 minute")).trigger(every_count=5, purge=True)
@@ -105,10 +130,11 @@ TRIGGER_MISTAKES: list[tuple[Any, str]] = [
     (lambda w: w(tumbling(5)).trigger(every="soon"), "trigger(): every must be a time such as"),
     (lambda w: w(tumbling(5)).trigger(every=5, purge=1), "purge must be True or False, not 1"),
     (lambda w: w(tumbling(5)).trigger(every=5).trigger(every_count=5), "trigger() is given once"),
-    (lambda w: w(sliding(5, 1)).trigger(every_count=5), "and not for sliding windows: use tumbling(...) with"),
-    (lambda w: w(cumulating(5, 1)).trigger(every_count=5), "of event time, and not for cumulating windows"),
-    (lambda w: w(session(5)).trigger(every_count=5), "of event time, and not for session windows"),
-    (lambda w: w(tumbling(5), time="processing").trigger(every_count=5), 'not for time="processing" windows'),
+    (lambda w: w(session(5)).trigger(every_count=5), "trigger() is not for session windows, because a record may join"),
+    (lambda w: w(session(5), time="processing").trigger(every_count=5), "trigger() is not for session windows"),
+    (lambda w: w(sliding(5, 1)).trigger(every=5).trigger(every_count=5), "trigger() is given once"),
+    (lambda w: w(sliding(5, 1)).trigger(every=5).process(print, schema="a INT"), "so leave trigger() out"),
+    (lambda w: w(cumulating(5, 1)).trigger(every=5).aggregate(is_early=count()), "the name of a window column"),
     (lambda w: w(tumbling(5), allowed_lateness=5).trigger(every=5, purge=True), "so leave allowed_lateness= out"),
     (lambda w: w(tumbling(5)).trigger(every=5).process(print, schema="a INT"), "so leave trigger() out"),
     (lambda w: w(tumbling(5)).trigger(every=5).aggregate(is_early=count()), "the name of a window column"),
@@ -199,8 +225,13 @@ def test_a_window_with_only_its_late_rows_used_is_refused() -> None:
         (lambda s: s.key_by("u").window(tumbling(5), time="processing", allowed_lateness=5), "takes neither on= nor"),
         (lambda s: s.key_by("u").window(session(5)).process(print, schema="a INT"), "a record may join two of them"),
         (
-            lambda s: s.key_by("u").window(tumbling(5), time="processing").process(print, schema="a INT"),
-            "process() takes windows of event time",
+            lambda s: s.key_by("u").window(session(5), time="processing").process(print, schema="a INT"),
+            "process() of session windows is not possible",
+        ),
+        pytest.param(
+            lambda s: s.key_by("u").window(tumbling(5), time="processing").process(print, schema="a INT").late(),
+            "late() has no records here",
+            marks=pytest.mark.spark,  # functions are pickled with PySpark
         ),
         (
             lambda s: s.key_by("u").window(tumbling(5), allowed_lateness=5).process(print, schema="a INT"),

@@ -101,3 +101,11 @@ def test_a_channel_that_is_over_for_good_cannot_be_joined_again() -> None:
     assert box.is_over
     with pytest.raises(CannotRejoin, match=r"count\[0\]"):
         box.rejoined("count[0]", 0)
+
+
+def test_a_log_that_was_too_small_is_named_with_its_size_and_the_setting() -> None:
+    box = outbox(log_bytes=4)
+    give(box, table(1))
+    box.broke("it died", for_good=False)
+    with pytest.raises(CannotRejoin, match=r"is not kept: it is more than 4 B, .* of taskmanager\.replay_log_bytes"):
+        box.rejoined("count[0]", 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockgate_proto.messages import Barrier, EndOfInput, Watermark
 from lockgate_taskmanager.exchange.elements import Element, size_of
-from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
+from lockgate_taskmanager.exchange.replay_log import Kept, ReplayLog, Sent
 
 SCHEMA = pa.schema([("v", pa.int64())])
 RECORD = pa.table({"v": [1]})
@@ -63,6 +63,25 @@ def test_too_much_since_the_last_checkpoint_cannot_be_sent_again() -> None:
     assert _elements(log, 2) == [RECORD]
 
 
+def test_it_is_known_from_which_checkpoint_on_too_much_was_sent() -> None:
+    room = size_of(Barrier(4)) + 2 * size_of(RECORD)
+    log = _log(RECORD, Barrier(4), RECORD, max_bytes=room)
+    assert log.kept == Kept(room, room, 0)
+    for element in (RECORD, Barrier(5), RECORD):
+        log.add(_sent(element))
+    assert (log.kept.size_bytes, log.kept.since) == (size_of(RECORD) + size_of(Barrier(5)), 5)
+    log.completed(4)
+    assert log.kept.since == 5
+    log.completed(5)
+    assert log.kept == Kept(size_of(RECORD), room, 0)
+
+
+def test_what_was_restored_counts_as_a_barrier() -> None:
+    log = ReplayLog(1, base=7)
+    log.add(_sent(RECORD))
+    assert log.kept == Kept(0, 1, 8)
+
+
 @given(
     st.lists(st.sampled_from(["record", "barrier", "completed", "watermark"]), max_size=60),
     st.integers(3, 20),
@@ -87,6 +106,7 @@ def test_what_is_sent_again_is_all_that_came_since(steps: list[str], room: int) 
             log.completed(newest)
         again = log.since(newest)
         since = list(range(behind.get(newest, 0) + 1, carried + 1))
+        assert (again is None) == (newest < log.kept.since)  # the leader knows without asking
         if again is not None:
             tables = [sent.element for sent in again if isinstance(sent.element, pa.Table)]
             assert [table.column("v")[0].as_py() for table in tables] == since

@@ -75,6 +75,7 @@ def test_the_spark_master_follows_the_slots_unless_it_is_set() -> None:
         ({"slots": 0}, "slots: 0 is too small; use 1 or more"),
         ({"slots": 1025}, "slots: 1025 is too large; use 1024 or less"),
         ({"max_batch_bytes": 1}, "max_batch_bytes: 1 is too small"),
+        ({"replay_log_bytes": -1}, "replay_log_bytes: -1 is too small"),
         ({"warmup_runs": -1}, "warmup_runs: -1 is too small; use 0 or more"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -103,6 +104,36 @@ def states(rows: list[dict[str, Any]]) -> dict[int, Any]:
 
 def put_out(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return [(row["k"], row["n"]) for row in rows if row["k"] is not None]
+
+
+class Exits:
+    """Ends its worker at a record, or when a timer fires."""
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:
+        context.timers.register_event_time(1)
+        if row["v"] < 0:
+            sys.exit(row["v"])
+
+    def on_timer(self, context: Any, timer: Any) -> Any:  # noqa: ARG002
+        sys.exit("two\nlines")
+        yield
+
+
+@pytest.mark.parametrize("kind", [Runner, CarefulRunner])
+@pytest.mark.parametrize(
+    ("given", "text", "method"),
+    [
+        (batch((0, "a", 1), (0, "a", -2)), "-2; the key: 'a'; the record: {'k': 'a', 'v': -2}", "process"),
+        (batch((0, "a", 1), watermark=5), "two lines; the key: 'a'; the timer: 1 ms of event time", "on_timer"),
+        (batch((0, "a", 1), watermark=NEVER), "two lines; the key: 'a'; the timer: 1 ms of event time", "on_timer"),
+    ],
+)
+def test_a_function_that_exits_says_where(kind: type[Runner], given: pa.RecordBatch, text: str, method: str) -> None:
+    runner = kind(Exits(), (), KEYS, RECORDS, RESULT)
+    with pytest.raises(SystemExit) as exited:
+        list(runner.run(iter([given])))
+    assert str(exited.value) == text
+    assert raised(exited.value).partition(" (line")[2].partition(", in ")[2].startswith(f"{method})")
 
 
 GOOD = batch((0, "a", 1), (0, "a", 3), (1, "b", 4))

@@ -91,6 +91,17 @@ def test_a_record_that_python_cannot_hold_is_a_fault_of_the_data() -> None:
     assert str(error) == f"operator 'x': {text}"
 
 
+@pytest.mark.parametrize(
+    "there", ["SystemExit: 3; the key: 1; the record: {'n': 1}", "SystemExit", "KeyboardInterrupt"]
+)
+def test_a_function_that_ends_its_worker_fails_the_job(there: str) -> None:
+    error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{there}"))
+    assert isinstance(error, UserError)
+    assert str(error) == (
+        f"operator 'x': the Python function raised {there}; let it raise an error instead of ending the process"
+    )
+
+
 def test_transient_errors_of_user_code_are_distinguished() -> None:
     for raised_there in ("TimeoutError: no answer", "requests.exceptions.ConnectionError: away", "my.Odd"):
         error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{raised_there}"))

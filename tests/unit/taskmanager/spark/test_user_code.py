@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Generator
 
 import pytest
 from lockgate_taskmanager.spark import user_code
+from lockgate_taskmanager.spark.raised import Exited, raised
 from lockgate_taskmanager.task.program import Canceled
 
 
@@ -54,6 +57,25 @@ def test_nothing_is_raised_outside_the_authors_code() -> None:
     with user_code.may_be_ended():
         pass
     assert not user_code.end(here)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), SystemExit(), asyncio.CancelledError("late")])
+def test_what_would_end_the_process_is_an_exception_outside(error: BaseException) -> None:
+    with pytest.raises(Exited) as caught, user_code.may_be_ended():
+        raise error
+    assert caught.value.__cause__ is error
+    assert raised(caught.value).startswith(f"the Python function raised {type(error).__name__}")
+
+
+def test_a_generator_in_the_block_can_be_closed() -> None:
+    def numbers() -> Generator[int, None, None]:
+        with user_code.may_be_ended():
+            yield from range(5)
+
+    found = numbers()
+    assert next(found) == 0
+    found.close()
+    assert list(found) == []
 
 
 def test_a_pending_cancellation_is_not_raised_after_the_authors_code() -> None:

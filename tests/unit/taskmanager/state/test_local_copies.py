@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lockgate_common import storage as filesystem
+from lockgate_common.checksums import checksum_of_pieces
 from lockgate_common.storage import Location
 from lockgate_proto.messages import AttemptId, CopiesKept, KeepCopies, StateHandle
 from lockgate_taskmanager.runtime.copy_keeper import CopyKeeper
 from lockgate_taskmanager.state import local_copies
-from lockgate_taskmanager.state.backend import FileBackend, download, load, load_ranges, use_copies
+from lockgate_taskmanager.state.backend import FileBackend, download, fetch_table, load, load_ranges, use_copies
 from lockgate_taskmanager.state.local_copies import COPIES_PREFIX, LocalCopies
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.task.program import StateUnreadable, StorageUnavailable
@@ -209,3 +210,50 @@ def test_a_write_that_fails_leaves_no_half_copy(storage: Path, tmp_path: Path) -
     with pytest.raises(NotADirectoryError):
         store(storage, 1, b"some state")
     assert files(tmp_path) == []
+
+
+def test_a_table_is_linked_and_is_read_whenever_it_is_wanted_again(
+    copies: LocalCopies, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[int]()
+
+    def counted(pieces: Iterable[bytes], like: str = "") -> str:
+        read.append(1)
+        return checksum_of_pieces(pieces, like)
+
+    monkeypatch.setattr(local_copies, "checksum_of_pieces", counted)
+    handle = store(storage, 1, b"a table")
+    shutil.rmtree(storage)
+    for number, times in ((1, 0), (2, 1), (3, 2)):
+        target = tmp_path / str(number)
+        fetch_table(handle, target)
+        assert target.read_bytes() == b"a table"
+        assert len(read) == times
+    target.unlink()
+    copy = copies.verified(handle)
+    assert copy is not None
+    assert copy.stat().st_nlink == 3, "the same bytes on the disk; one of them was deleted"
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_table_whose_copy_has_changed_comes_from_the_storage(storage: Path, tmp_path: Path) -> None:
+    handle = store(storage, 1, b"a table")
+    (copy,) = (path for path in tmp_path.glob(f"work/{COPIES_PREFIX}*/*") if path.name != "lock")
+    copy.write_bytes(b"another table")
+    fetch_table(handle, tmp_path / "table")
+    assert (tmp_path / "table").read_bytes() == b"a table"
+    assert not copy.exists()
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_table_that_cannot_be_linked_is_copied(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_source: Path, _target: Path) -> None:
+        raise OSError("another file system")
+
+    handle = store(storage, 1, b"a table")
+    shutil.rmtree(storage)
+    monkeypatch.setattr("os.link", refuse)
+    fetch_table(handle, tmp_path / "table")
+    assert (tmp_path / "table").read_bytes() == b"a table"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import Aggregate, KeyedAggregate
+from lockgate_proto.messages import Aggregate, KeyedAggregate, OperatorState
+from lockgate_taskmanager.state.backend import make_backend, use_copies
 from lockgate_taskmanager.state.factory import StoreFactory
+from lockgate_taskmanager.state.local_copies import COPIES_PREFIX, LocalCopies
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 
@@ -125,3 +129,50 @@ def test_a_snapshot_that_is_given_up_before_its_copy_is_made_holds_nothing_back(
     store.merge(sums(("b", 2, 5)))
     kept = rocks.stored(store, 2, SnapshotOrder())
     assert counted(rocks.restored(SUMS, kept), ("a", 1), ("b", 2)) == {"a": (2, 2), "b": (1, 5)}
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[tuple[LocalCopies, OperatorState, TestingBackend]]:
+    """Copies, the state of 5,000 keys whose files are among them, and who restores it; the copies are on its disk."""
+    copies = LocalCopies(ScratchFolder(tmp_path / "rocksdb", COPIES_PREFIX))
+    use_copies(copies)
+    made = TestingBackend(BACKENDS["rocksdb"], tmp_path / "rocksdb")
+    store = made.fresh(SUMS, sums().schema)
+    store.merge(sums(*((f"k{number}", number, 1) for number in range(5_000))))
+    writer = make_backend(made.choice, str(tmp_path / "storage"), "a1-v-0", "run").writer(1)
+    yield copies, store.snapshot(SnapshotOrder()).persist(1, writer), made
+    made.close()
+    use_copies(None)
+    copies.close()
+
+
+def test_a_database_is_restored_from_copies_without_copying_them(
+    copied: tuple[LocalCopies, OperatorState, TestingBackend], tmp_path: Path
+) -> None:
+    copies, state, rocks = copied
+    shutil.rmtree(tmp_path / "storage")
+    for _ in range(2):
+        again = rocks.restored(SUMS, state)
+        assert counted(again, ("k1", 1), ("new", 1)) == {"k1": (1, 1), "new": (0, None)}, "as it was stored"
+        again.merge(sums(("k1", 1, 1), ("new", 1, 1)))
+        tables = [copies.verified(file) for file in state.files]
+        assert all(table is not None and table.stat().st_nlink > 1 for table in tables)
+        again.close()
+
+
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_a_table_that_was_damaged_unnoticed_comes_from_the_storage(
+    copied: tuple[LocalCopies, OperatorState, TestingBackend], tmp_path: Path, used: int
+) -> None:
+    """used: how often before."""
+    _, state, rocks = copied
+    for _ in range(used):
+        rocks.restored(SUMS, state).close()
+    (table,) = state.files
+    (copy,) = tmp_path.glob(f"rocksdb/{COPIES_PREFIX}*/*{table.checksum.removeprefix('sha256:')}")
+    found, content = copy.stat(), bytearray(copy.read_bytes())
+    content[-1] ^= 1
+    copy.write_bytes(content)
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))  # as if the disk had done it
+    assert counted(rocks.restored(SUMS, state), ("k1", 1)) == {"k1": (1, 1)}
+    assert not copy.exists()

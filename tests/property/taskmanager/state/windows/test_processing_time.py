@@ -20,7 +20,7 @@ from lockgate_proto.messages import (
     Window,
 )
 from lockgate_taskmanager.state.late_clock import LateClock
-from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema
+from lockgate_taskmanager.state.windows.processing_windows import ProcessingWindows, timed_schema, times_of
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 from tests.property.taskmanager.state.windows.window_homes import GROUPS, Home, opened, split_up
@@ -49,10 +49,14 @@ class Subtasks:
     def __init__(self, home: Home, operator: KeyedAggregate) -> None:
         self.home, self.operator = home, operator
         self.ranges = [range(GROUPS)]
-        self.stores: list[Any] = [ProcessingWindows(operator, home.fresh(), LateClock("count"))]
+        self.stores: list[Any] = [self.by_clock(home.fresh())]
         self.emitted: Counter[tuple[str, int, int]] = Counter()
         self.unix_ms = NOON
         self.tick()
+
+    def by_clock(self, windows: Any) -> ProcessingWindows:
+        assert self.operator.window is not None
+        return ProcessingWindows(self.operator.window, times_of(self.operator), windows, LateClock("count"))
 
     def tick(self, by: int = 0) -> None:
         """Moves the clocks. The second subtask's is 7 ms behind."""
@@ -84,10 +88,7 @@ class Subtasks:
         """Continues from a snapshot, with so many subtasks."""
         snapshots = [self.home.stored(store._windows) for store in self.stores]
         self.ranges = [range(GROUPS * part // parts, GROUPS * (part + 1) // parts) for part in range(parts)]
-        self.stores = [
-            ProcessingWindows(self.operator, self.home.restored(snapshots, range_), LateClock("count"))
-            for range_ in self.ranges
-        ]
+        self.stores = [self.by_clock(self.home.restored(snapshots, range_)) for range_ in self.ranges]
         self.tick()
 
 

@@ -30,6 +30,7 @@ from lockgate_taskmanager.task.program import (
 )
 from pyspark import cloudpickle
 
+OPERATOR_STATE = Path(__file__).parents[5] / "docs" / "operator-state.md"
 FIXED, BROADCAST = ObjectState.OBJECT_STATE_FIXED, ObjectState.OBJECT_STATE_BROADCAST
 
 
@@ -112,6 +113,34 @@ def test_the_object_gets_each_record_in_order_whatever_its_function_takes(form: 
 def test_no_record_is_skipped_because_the_states_would_differ(number: int, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         stage(Model()).take_broadcast(rows(1, number, 2), no_check)
+
+
+def test_the_example_of_parts_has_every_profile_at_another_parallelism(tmp_path: Path) -> None:
+    blocks = OPERATOR_STATE.read_text().split("```python\n")
+    (code,) = (block.partition("```")[0] for block in blocks if block.startswith("class Profiles"))
+    found: dict[str, Any] = {}
+    exec(code, found)
+
+    def subtask(number: int, parallelism: int) -> tuple[Any, StateOfObject]:
+        profiles = found["Profiles"]()
+        profiles.open(None)
+        owner = Owner("f", "operator 'f'", number, parallelism)
+        return profiles, StateOfObject(profiles, BROADCAST, owner, has_files=True)
+
+    stored = []
+    for number in range(2):
+        profiles, state = subtask(number, 2)
+        backend = FileBackend(str(tmp_path), f"a1-f-{number}")
+        for user in range(10):
+            profiles.process_broadcast({"user": user, "country": f"c{user}"})
+        state.snapshot(1, SnapshotOrder()).persist(1, backend.writer(1))
+        profiles.process_broadcast({"user": 3, "country": "new"})
+        stored.append(state.snapshot(2, SnapshotOrder(base_id=1)).persist(2, backend.writer(2)))
+    for number in range(3):
+        profiles, state = subtask(number, 3)
+        state.restore(stored, 2)
+        countries = [profiles({"id": 0, "user": user})["country"] for user in range(10)]
+        assert countries == [f"c{user}" if user != 3 else "new" for user in range(10)]
 
 
 def test_an_object_without_the_method_is_one_sentence() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ from lockgate_proto.messages import (
     ObjectForm,
     ObjectIndex,
     ObjectState,
+    OnError,
     Operator,
     OperatorState,
     RecordCall,
@@ -66,6 +70,26 @@ class Leaving(Connected):
         raise SystemExit(3)
 
 
+class Exits(Connected):
+    """Ends more than itself at one record."""
+
+    def __call__(self, record: Any) -> Any:
+        if record["n"] == 2:
+            sys.exit("no rate")
+        return True
+
+
+class Stops(Exits):
+    """The same with a whole table, and before it has one."""
+
+    def open(self, context: FunctionContext) -> None:
+        super().open(context)
+        raise KeyboardInterrupt
+
+    def __call__(self, table: Any) -> Any:
+        raise asyncio.CancelledError(str(table.num_rows))
+
+
 class Restored(Connected):
     """Has state; cannot be restored from a text, nor without a server from a negative number."""
 
@@ -79,10 +103,15 @@ class Restored(Connected):
 
 
 def stage(
-    function: Any, *, is_warmup: bool = False, state: ObjectState = ObjectState.OBJECT_STATE_UNSPECIFIED
+    function: Any,
+    *,
+    is_warmup: bool = False,
+    state: ObjectState = ObjectState.OBJECT_STATE_UNSPECIFIED,
+    form: RecordForm = RecordForm.RECORDS,
+    on_error: OnError = OnError.FAIL,
 ) -> FunctionStage:
-    kind = RecordFunction(cloudpickle.dumps(function), "f", RecordCall.FILTER, RecordForm.RECORDS, state=state)
-    operator = Operator(id="f", kind=kind)
+    kind = RecordFunction(cloudpickle.dumps(function), "f", RecordCall.FILTER, form, state=state)
+    operator = Operator(id="f", kind=kind, on_error=on_error)
     session: Any = None  # asked for the declared schema only
     return FunctionStage(operator, FunctionContext("job", "f", 0, 1, 1), session, is_warmup, has_files=True)
 
@@ -115,6 +144,66 @@ def test_a_close_that_exits_ends_nothing_else(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING):
         made.close()
     assert [record.getMessage() for record in caplog.records] == ["operator 'f': close() raised SystemExit: 3"]
+
+
+NUMBERS = pa.table({"n": [1, 2, 3]})
+INSTEAD = "let it raise an error instead of ending the process"
+
+
+def run(made: FunctionStage, table: pa.Table = NUMBERS) -> pa.Table:
+    made.compile(LeafSpec(Form.TABLE, table=table.schema), None)
+    (found,) = made.run(table, lambda: None).tables
+    return found
+
+
+@pytest.mark.parametrize("on_error", [OnError.FAIL, OnError.SKIP])
+def test_a_function_that_exits_fails_the_job_with_its_record(on_error: OnError) -> None:
+    with pytest.raises(UserError) as raised:
+        run(stage(Exits(), on_error=on_error))
+    text = str(raised.value)
+    assert text.startswith("operator 'f': the Python function raised SystemExit: no rate (line "), text
+    assert text.endswith(f' of test_function_objects.py, in __call__); {INSTEAD}; the record: {{"n":2}}'), text
+    assert raised.value.__cause__ is not None
+    assert isinstance(raised.value.__cause__.__cause__, SystemExit), "its traceback is shown"
+
+
+@pytest.mark.parametrize("on_error", [OnError.FAIL, OnError.SKIP])
+def test_so_does_one_over_tables(on_error: OnError) -> None:
+    made = stage(Stops(), form=RecordForm.ARROW, on_error=on_error)
+    with pytest.raises(UserError, match="operator 'f': the Python function raised CancelledError: 3 "):
+        run(made)
+
+
+def test_so_does_open_on_the_thread_of_a_subtask() -> None:
+    made, found = stage(Stops()), list[BaseException]()
+
+    def work() -> None:
+        try:
+            made.open(0)
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert [type(error) for error in found] == [UserError]
+    assert "open() of the Python function raised KeyboardInterrupt (line " in str(found[0])
+
+
+def test_ctrl_c_stays_what_it_is() -> None:
+    """`lockgate run` calls functions in the main thread, where a signal arrives."""
+    with pytest.raises(KeyboardInterrupt):
+        stage(Stops()).open(0)
+
+
+@pytest.mark.parametrize("form", [RecordForm.ARROW, RecordForm.PANDAS])
+def test_a_filter_over_tables_names_the_first_record_that_it_has_no_boolean_for(form: RecordForm) -> None:
+    with pytest.raises(DataError) as raised:
+        run(stage(lambda _: pa.array([None, 7, 8]), form=form))
+    assert str(raised.value) == (
+        "operator 'f': the Python function returned 7 of type int, in an array of int64; a filter returns an array of"
+        ' booleans; the record: {"n":2}'
+    )
 
 
 def test_a_warm_up_opens_and_closes_nothing() -> None:

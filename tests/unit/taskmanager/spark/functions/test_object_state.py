@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lockgate_proto.messages import ObjectForm, ObjectState, OperatorState
+from lockgate_proto.messages import ObjectForm, ObjectState, OperatorState, SubtaskState
+from lockgate_taskmanager.runtime.snapshot_figures import figures_of
 from lockgate_taskmanager.spark.functions import object_state
 from lockgate_taskmanager.spark.functions.object_restore import Owner
 from lockgate_taskmanager.spark.functions.object_state import StateOfObject
+from lockgate_taskmanager.spark.snapshot import ChainSnapshot
 from lockgate_taskmanager.state.backend import Backend, FileBackend, InlineBackend
 from lockgate_taskmanager.state.parts.stored_part import read_index
-from lockgate_taskmanager.task.program import SnapshotOrder, StateRefused, StateUnreadable
+from lockgate_taskmanager.task.effects import Acknowledge
+from lockgate_taskmanager.task.program import SnapshotOrder, SnapshotTooLarge, StateRefused, StateUnreadable
 
 FIXED, SPLIT, UNION = (
     ObjectState.OBJECT_STATE_FIXED,
@@ -53,8 +56,11 @@ def joined(shares: list[list[Any]]) -> list[Any]:
     return [item for share in shares for item in share]
 
 
-def state_of(function: Any, state: ObjectState = FIXED, subtask: int = 0, parallelism: int = 1) -> StateOfObject:
-    return StateOfObject(function, state, Owner("f", "operator 'f'", subtask, parallelism), has_files=True)
+def state_of(
+    function: Any, state: ObjectState = FIXED, subtask: int = 0, parallelism: int = 1, operator_id: str = "f"
+) -> StateOfObject:
+    owner = Owner(operator_id, f"operator '{operator_id}'", subtask, parallelism)
+    return StateOfObject(function, state, owner, has_files=True)
 
 
 def taken(
@@ -343,24 +349,26 @@ class Limited(Object):
 
 def test_a_state_above_its_own_limit_is_refused(backend: Backend) -> None:
     taken(Limited("x" * 900), backend)
-    with pytest.raises(StateRefused, match="its state is larger than its max_state_bytes, 1,000 bytes"):
+    with pytest.raises(StateRefused, match=r"its state has 1,0\d\d bytes or more, and its max_state_bytes is 1,000"):
         taken(Limited("x" * 1_000), backend)
 
 
-def test_a_state_that_has_doubled_is_named_in_the_log(
-    backend: Backend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lockgate_taskmanager.state.parts.size_watch.LARGE_BYTES", 1 << 20)
-    function = Object()
-    state = state_of(function)
-    for size in (1 << 19, 1 << 20, (1 << 20) + 5, 1 << 21, 1 << 20):
-        function.value = bytes(size)
-        state.snapshot(1, SnapshotOrder()).persist(1, backend.writer(1))
-    texts = [record.getMessage() for record in caplog.records]
-    assert [text.partition(";")[0] for text in texts] == [
-        "operator 'f', subtask 0: its state has 1 MiB",
-        "operator 'f', subtask 0: its state has 2 MiB",
-    ]
+def test_the_snapshot_has_the_size_of_the_state(backend: Backend) -> None:
+    for size in (100, 1 << 20):
+        state = taken(Object("x" * size), backend)
+        ((name, found),) = figures_of(Acknowledge(1, SubtaskState("v", 0, (state,)), 0, 0, 0)).state_bytes
+        assert name == "f"
+        assert size < found < size + 1_000
+
+
+def test_a_whole_snapshot_that_does_not_fit_names_its_operator() -> None:
+    frozen = state_of(Object("x" * 20_000)).snapshot(3, SnapshotOrder())
+    small = state_of(Object("x" * 8_000), operator_id="g").snapshot(3, SnapshotOrder())
+    snapshot = ChainSnapshot(3, "v", 0, InlineBackend(25_000), (), None, (frozen, small), ())
+    with pytest.raises(
+        SnapshotTooLarge, match=r"checkpoint 3: the state of operator 'f' takes 20,\d\d\d bytes or more"
+    ):
+        snapshot.persist()
 
 
 def test_a_damaged_part_is_never_unpickled(tmp_path: Path) -> None:

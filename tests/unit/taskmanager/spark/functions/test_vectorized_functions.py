@@ -107,14 +107,14 @@ def test_a_filter_of_nulls_keeps_nothing(result: Any) -> None:
         (
             MAP,
             pd.DataFrame({"word": ["a", 1, 2], "n": [1, 2, 3]}),
-            "returned a column with values of more than one type",
-            -1,
+            "returned 1 of type int for column 'word', which is string",
+            1,
         ),
         (
             MAP,
             pd.DataFrame({"word": ["a"] * 3, "n": [2**70, 1, 2]}),
-            "returned a column with a number that is too large",
-            -1,
+            f"returned {2**70} of type int for column 'n', which is int32",
+            0,
         ),
         (MAP, pd.concat([GIVEN.to_pandas()] * 2, axis=1), "returned the columns word, n, word, n; its schema", -1),
         (
@@ -123,9 +123,31 @@ def test_a_filter_of_nulls_keeps_nothing(result: Any) -> None:
             "returned the columns n, word, n; its schema",
             -1,
         ),
+        (MAP, pd.DataFrame({"word": ["a"] * 3, "n": [1, 2.5, Decimal(3)]}), "returned 2.5 of type float for col", 1),
+        (MAP, pd.DataFrame({"word": ["a", "b"], "n": ["x", 2]}), "returned 2 rows for 3; map returns one", -1),
+        (MAP, GIVEN.to_pandas().iloc[[0, 2]], "returned 2 rows for 3; map returns one for each", 1),
+        (MAP, GIVEN.to_pandas().iloc[:2], "returned 2 rows for 3; map returns one for each", -1),
+        (MAP, GIVEN.to_pandas().iloc[[0, 0]], "returned 2 rows for 3; map returns one for each", -1),
+        (MAP, GIVEN.to_pandas().set_index(pd.Index([7, 8, 9])).iloc[1:], "returned 2 rows for 3", -1),
+        (FLAT_MAP, None, "returned None; it has to return a pyarrow.Table", -1),
+        (FLAT_MAP, pa.table({"word": [1], "n": [1]}), "returned 1 of type int for column 'word', which is string", 0),
         (FILTER, True, "returned a builtins.bool; a filter returns an array of booleans", -1),
-        (FILTER, pa.array([1, 0, 1]), "returned an array of int64; a filter returns one of booleans", -1),
-        (FILTER, pa.array([True]), "returned 1 booleans for 3 rows", -1),
+        (FILTER, np.array(True), "returned a numpy.ndarray; a filter returns an array of booleans", -1),
+        (FILTER, GIVEN, "returned a pyarrow.Table; a filter returns an array of booleans", -1),
+        (
+            FILTER,
+            pa.array([None, 0, 1]),
+            "returned 0 of type int, in an array of int64; a filter returns an array of booleans",
+            1,
+        ),
+        (
+            FILTER,
+            pd.Series([True, None, "no"], dtype=object),
+            "returned 'no' of type str; a filter returns an array of booleans",
+            2,
+        ),
+        (FILTER, np.zeros((3, 2), bool), "returned array([False, False]) of type ndarray; a filter returns", 0),
+        (FILTER, pa.array([True]), "returned 1 values for 3 rows; a filter returns a boolean for each", -1),
     ],
 )
 def test_another_result_is_one_sentence(call: RecordCall, result: Any, text: str, index: int) -> None:
@@ -215,6 +237,19 @@ def nested(values: pa.Array, kind: pa.DataType, depth: str) -> tuple[pa.Array, p
 )
 def test_a_column_without_values_may_have_any_type(empty: Any, kind: pa.DataType) -> None:
     assert made(empty, kind) == [None] * len(empty)
+
+
+def test_a_table_of_numpy_is_no_column() -> None:
+    with pytest.raises(WrongResult, match=r"returned array\(\[0, 0\]\) of type ndarray for column 'm'"):
+        made(np.zeros((3, 2), np.int64), pa.int64())
+    with pytest.raises(WrongResult, match=r"returned a numpy.ndarray; it has to return a pyarrow.Table"):
+        made(np.array(5), pa.int64())
+
+
+def test_a_column_of_several_types_is_accepted_where_the_schema_keeps_each_value() -> None:
+    assert made(pd.Series([1, 2.5, None, 3], dtype=object), pa.float64()) == [1.0, 2.5, None, 3.0]
+    mixed = pd.Series([Decimal("1.5"), 2], dtype=object)
+    assert made(mixed, pa.decimal128(5, 2)) == [Decimal("1.50"), Decimal("2.00")]
 
 
 def test_pandas_returns_maps() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import math
+import random
+import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -460,15 +464,61 @@ def test_parquet_may_pause_when_more_files_may_come(tmp_path: Path) -> None:
         assert reading.may_pause is not complete
 
 
+def taken_by(cost_ms: Callable[[int, int], float], batches: int) -> list[tuple[int, float]]:
+    """Bytes and ms of batches. cost_ms: of the number of a batch and its size."""
+    sizer, taken = BatchSizer(target_ms=300, max_bytes=64 << 20), []
+    for number in range(batches):
+        size = sizer.budget_bytes
+        taken.append((size, cost_ms(number, size)))
+        sizer.observed(*taken[-1], full=True)
+    return taken
+
+
+def on_a_shared_core(at_a_time: int, seed: int) -> tuple[float, float]:
+    """The bytes' share of the processor time of 150 batches, and how long the slowest of them but one took, in ms.
+
+    A batch has 40 ms of processor time, and 1 ms for 40 KB. It takes turns with others, by chance more or fewer.
+    """
+    chance = random.Random(seed)
+    turns = [max(1.0, at_a_time * math.exp(chance.gauss(-0.125, 0.5))) for _ in range(150)]
+    taken = taken_by(lambda number, size: (40 + size / 40_000) * turns[number], 150)
+    used_ms = sum(size / 40_000 for size, _ in taken)
+    return used_ms / (used_ms + 40 * len(taken)), sorted(ms for _, ms in taken)[-2]
+
+
+@pytest.mark.parametrize(
+    ("at_a_time", "share", "slowest_ms"), [(8, 0.3, 2_000), (16, 0.3, 7_000), (24, 0.3, 9_000), (40, 0.3, 11_000)]
+)
+def test_where_many_subtasks_share_a_core_their_bytes_take_a_good_part_of_the_time(
+    at_a_time: int, share: float, slowest_ms: float
+) -> None:
+    found = [on_a_shared_core(at_a_time, seed) for seed in range(15)]
+    assert statistics.median(found_share for found_share, _ in found) > share
+    assert statistics.median(slowest for _, slowest in found) < slowest_ms, "barriers wait for a batch"
+
+
+def test_a_single_stall_or_a_slow_start_makes_no_batch_long_for_long() -> None:
+    def cost_ms(size: int) -> float:
+        return 320 + size * 0.008
+
+    steady = taken_by(lambda _, size: cost_ms(size), 80)
+    stalled = taken_by(lambda number, size: cost_ms(size) + 10_000 * (number == 20), 80)
+    assert [size for size, _ in stalled] == [size for size, _ in steady]
+    slow_start = [ms for _, ms in taken_by(lambda number, size: cost_ms(size) + 8_000 * 0.6**number, 80)]
+    assert sum(ms > 1_500 for ms in slow_start[8:]) <= 4
+
+
+def test_a_load_that_rises_makes_batches_smaller() -> None:
+    taken = taken_by(lambda number, size: (40 + size / 40_000) * (10 if number >= 20 else 1), 60)
+    assert max(ms for _, ms in taken[24:]) < 2_000
+    assert min(size for size, _ in taken[24:]) > 1_000_000
+
+
 def read_with(fixed_ms: float, ms_per_byte: float, batches: int = 60) -> tuple[float, list[int]]:
     """The bytes a millisecond, and the sizes, of batches that each take fixed_ms and a time by their size."""
-    sizer = BatchSizer(target_ms=300, max_bytes=64 << 20)
-    sizes, took_ms = [], []
-    for _ in range(batches):
-        sizes.append(sizer.budget_bytes)
-        took_ms.append(fixed_ms + sizes[-1] * ms_per_byte)
-        sizer.observed(sizes[-1], took_ms[-1], full=True)
-    assert max(took_ms[2:]) <= max(2 * took_ms[0], 4 * 2 * 300), "barriers wait for a batch"
+    taken = taken_by(lambda _, size: fixed_ms + size * ms_per_byte, batches)
+    sizes, took_ms = [size for size, _ in taken], [ms for _, ms in taken]
+    assert max(took_ms[2:]) <= 4 * took_ms[0], "barriers wait for a batch"
     return sum(sizes) / sum(took_ms), sizes
 
 

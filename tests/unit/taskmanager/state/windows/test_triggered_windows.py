@@ -15,12 +15,16 @@ import pytest
 from lockgate_proto.messages import (
     Aggregate,
     AggregateFunction,
+    CumulatingWindow,
+    EarlyFiringWindow,
     KeyedAggregate,
     OperatorState,
+    SlidingWindow,
     TriggeredWindow,
     TumblingWindow,
     Window,
 )
+from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.factory import AggregateStores
 from lockgate_taskmanager.state.store import ProcessingTimeStore
 from lockgate_taskmanager.state.windows import triggered_database
@@ -31,6 +35,7 @@ from tests.state_homes import BACKENDS, GROUPS, TestingBackend
 
 HOMES = ("filesystem, incremental", "rocksdb")
 SIZE, PAUSE = 10, 1000
+TUMBLING = TumblingWindow(SIZE)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SCHEMA = pa.schema(
     [
@@ -41,6 +46,14 @@ SCHEMA = pa.schema(
 )
 Record = tuple[str | None, int, int]  # key, event time, value
 Row = tuple[str | None, int, bool, int, int | None, int | None, float | None]
+Bounded = tuple[str | None, int, int, bool, int, int | None, int | None, float | None]
+Name = tuple[str | None, int, int]  # key, start and end
+SHAPES = {
+    "tumbling": (SIZE, SIZE, 0, False),
+    "sliding": (12, 4, 1, False),
+    "uneven": (7, 5, 2, False),  # panes of 1
+    "cumulating": (12, 4, 3, True),
+}
 
 
 def operator(kind: Any, lateness_ms: int = 0) -> KeyedAggregate:
@@ -61,11 +74,12 @@ def hash_of(key: str | None) -> int:
     return sum(map(ord, key or "")) * 0x9E3779B97F4A7C15 % 2**63
 
 
-def partial(records: list[Record]) -> pa.Table:
+def partial(records: list[Record], kind: Any = TUMBLING) -> pa.Table:
     """What Spark makes of a batch."""
     groups: dict[Any, list[int]] = defaultdict(list)
+    shape = shape_of(Window(kind))
     for key, time, value in records:
-        groups[key, time - time % SIZE].append(value)
+        groups[key, time - (time - shape.offset_ms) % shape.pane_ms].append(value)
     rows = [(k, hash_of(k), pane, len(v), sum(v), max(v), float(sum(v))) for (k, pane), v in groups.items()]
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     counts = pa.array([row[3] for row in rows], pa.int64())
@@ -82,19 +96,36 @@ def rows_of(*tables: pa.Table) -> list[Row]:
     return sorted(found, key=repr)
 
 
+def bounded(*tables: pa.Table) -> list[Bounded]:
+    """The same with the ends of windows of any size."""
+    found = []
+    for row in (row for table in tables for row in table.to_pylist()):
+        start, end = (round((row[name] - EPOCH).total_seconds() * 1000) for name in ("window_start", "window_end"))
+        found.append((row["k"], start, end, row["is_early"], row["n"], row["s"], row["hi"], row["mean"]))
+    return sorted(found, key=repr)
+
+
 class Naive:
     """Every record by key and window, and those since the last firing."""
 
-    def __init__(self, kind: TriggeredWindow, lateness_ms: int) -> None:
+    def __init__(self, kind: EarlyFiringWindow, lateness_ms: int) -> None:
         self.kind, self.lateness = kind, lateness_ms
-        self.all: dict[tuple[str | None, int], list[int]] = defaultdict(list)
-        self.new: dict[tuple[str | None, int], list[int]] = defaultdict(list)
-        self.watermark, self.clock = -1, -1
+        self.all: dict[Name, list[int]] = defaultdict(list)
+        self.new: dict[Name, list[int]] = defaultdict(list)
+        self.watermark, self.clock, self.late = -1, -1, 0
 
-    def is_over(self, pane: int) -> bool:
-        return pane + SIZE <= self.watermark + 1
+    def windows(self, time: int) -> list[tuple[int, int]]:
+        """Those that hold a time, one by one."""
+        size, slide, offset = self.kind.size_ms, self.kind.slide_ms, self.kind.offset_ms
+        if self.kind.is_cumulating:
+            start = time - (time - offset) % size
+            return [(start, start + step) for step in range(slide, size + 1, slide) if time < start + step]
+        return [(end - size, end) for end in range(time + 1, time + size + 1) if (end - size - offset) % slide == 0]
 
-    def row(self, name: tuple[str | None, int], *, early: bool) -> Row:
+    def is_over(self, name: Name) -> bool:
+        return name[2] <= self.watermark + 1
+
+    def row(self, name: Name, *, early: bool) -> Bounded:
         values = (self.new if self.kind.purge else self.all)[name]
         if early or self.kind.purge:
             self.new[name] = []
@@ -102,40 +133,47 @@ class Naive:
             return (*name, early, 0, None, None, None)
         return (*name, early, len(values), sum(values), max(values), sum(values) / len(values))
 
-    def merge(self, records: list[Record]) -> list[Row]:
+    def merge(self, records: list[Record]) -> list[Bounded]:
         touched = set()
         for key, time, value in records:
-            name = (key, time - time % SIZE)
-            if name[1] + SIZE + self.lateness > self.watermark + 1:
+            kept = [(start, end) for start, end in self.windows(time) if end + self.lateness > self.watermark + 1]
+            self.late += not kept
+            for bounds in kept:
+                name = (key, *bounds)
                 self.all[name].append(value)
                 self.new[name].append(value)
                 touched.add(name)
-        again = [self.row(name, early=False) for name in touched if self.is_over(name[1])]
+        again = [self.row(name, early=False) for name in touched if self.is_over(name)]
         full = [name for name in touched if 0 < self.kind.every_count <= len(self.new[name])]
-        return again + [self.row(name, early=True) for name in full if not self.is_over(name[1])]
+        return again + [self.row(name, early=True) for name in full if not self.is_over(name)]
 
-    def tick(self, unix_ms: int) -> list[Row]:
+    def tick(self, unix_ms: int) -> list[Bounded]:
         before, self.clock = self.clock, unix_ms
         if before < 0 or not self.kind.every_ms or unix_ms // PAUSE == before // PAUSE:
             return []
-        return [self.row(name, early=True) for name in list(self.new) if self.new[name] and not self.is_over(name[1])]
+        return [self.row(name, early=True) for name in list(self.new) if self.new[name] and not self.is_over(name)]
 
-    def advance(self, watermark: int) -> list[Row]:
+    def advance(self, watermark: int) -> list[Bounded]:
         before, self.watermark = self.watermark, watermark
-        return [self.row(name, early=False) for name in list(self.all) if before + 1 < name[1] + SIZE <= watermark + 1]
+        return [self.row(name, early=False) for name in list(self.all) if before + 1 < name[2] <= watermark + 1]
 
 
 class Subtasks:
     """The stores of all key groups."""
 
     def __init__(self, testing: TestingBackend, aggregation: KeyedAggregate) -> None:
-        self.testing, self.aggregation, self.number = testing, aggregation, 0
+        self.testing, self.aggregation, self.number, self.late = testing, aggregation, 0, 0
         self.parts: list[tuple[range, Any]] = [(range(GROUPS), fresh(testing, aggregation))]
 
     def merge(self, records: list[Record]) -> list[pa.Table]:
         found = []
         for groups, store in self.parts:
-            found.append(store.merge(partial([r for r in records if hash_of(r[0]) % GROUPS in groups])).changed)
+            mine = [record for record in records if hash_of(record[0]) % GROUPS in groups]
+            assert self.aggregation.window is not None
+            merged = store.merge(partial(mine, self.aggregation.window.kind))
+            assert merged.records == len(mine)
+            self.late += merged.dropped
+            found.append(merged.changed)
         return found
 
     def tick(self, unix_ms: int) -> list[pa.Table]:
@@ -192,32 +230,38 @@ def testing(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("purge", [False, True])
 @pytest.mark.parametrize(("every_count", "every_ms"), [(3, 0), (0, PAUSE), (4, PAUSE)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_results_are_those_of_a_naive_model(
-    testing: TestingBackend, every_count: int, every_ms: int, purge: bool
+    testing: TestingBackend, monkeypatch: pytest.MonkeyPatch, shape: str, every_count: int, every_ms: int, purge: bool
 ) -> None:
-    rng = random.Random(f"{every_count} {every_ms} {purge}")
-    kind, lateness = trigger(every_count, every_ms, purge=purge), 0 if purge or every_count == 4 else 12
-    naive, subtasks = Naive(kind, lateness), Subtasks(testing, operator(kind, lateness))
+    rng = random.Random(f"{shape} {every_count} {every_ms} {purge}")
+    if every_ms:
+        monkeypatch.setattr(firing, "ROWS_AT_ONCE", 8)  # merges are in parts
+    lateness = 0 if purge or every_count == 4 else 12
+    kind = EarlyFiringWindow(*SHAPES[shape], every_count, every_ms, purge)
+    stored: Any = trigger(every_count, every_ms, purge=purge) if shape == "tumbling" else kind
+    naive, subtasks = Naive(kind, lateness), Subtasks(testing, operator(stored, lateness))
     unix_ms, watermark, early, keys = 10_000, -1, 0, ["a", "b", "c", "dd", None]
     for step in range(30):
         unix_ms += rng.choice([0, 300, 700, 2500])
-        assert rows_of(*subtasks.tick(unix_ms)) == sorted(naive.tick(unix_ms), key=repr)
+        assert bounded(*subtasks.tick(unix_ms)) == sorted(naive.tick(unix_ms), key=repr)
         size = rng.randint(0, 12)
         records = [
             (rng.choice(keys), max(0, watermark + rng.randint(-15, 25)), rng.randint(-9, 9)) for _ in range(size)
         ]
         wanted = sorted(naive.merge(records), key=repr)
-        assert rows_of(*subtasks.merge(records)) == wanted
-        early += sum(row[2] for row in wanted)
+        assert bounded(*subtasks.merge(records)) == wanted
+        assert subtasks.late == naive.late
+        early += sum(row[3] for row in wanted)
         if rng.random() < 0.4:
             watermark += rng.randint(0, 12)
-            assert rows_of(*subtasks.advance(watermark)) == sorted(naive.advance(watermark), key=repr)
+            assert bounded(*subtasks.advance(watermark)) == sorted(naive.advance(watermark), key=repr)
         if step % 8 == 7:
             subtasks.restart(rng.choice([[], [5], [3, 9]]))
             naive.clock = -1
     watermark += 100
-    assert rows_of(*subtasks.advance(watermark)) == sorted(naive.advance(watermark), key=repr)
-    assert early or not every_count
+    assert bounded(*subtasks.advance(watermark)) == sorted(naive.advance(watermark), key=repr)
+    assert early or every_ms
     if purge:
         assert not any(naive.new[name] for name in naive.all if not lateness), "pieces hold every record"
 
@@ -231,6 +275,31 @@ def test_early_results_build_up_or_are_pieces(testing: TestingBackend, purge: bo
     assert rows_of(store.merge(partial([("a", 3, 1)] * 3)).changed) == [again]
     last = ("a", 0, False, 0, None, None, None) if purge else ("a", 0, False, 5, 15, 7, 3.0)
     assert rows_of(store.advance(SIZE)) == [last, ("b", 0, False, 1, 1, 1, 1.0)]
+
+
+@pytest.mark.parametrize("kind", [SlidingWindow(6, 2), CumulatingWindow(6, 2)])
+def test_each_of_a_records_windows_counts_its_own_records(testing: TestingBackend, kind: Any) -> None:
+    """The early result of one takes nothing from the others, and late is what is too late for all."""
+    is_cumulating = isinstance(kind, CumulatingWindow)
+    store = fresh(testing, operator(EarlyFiringWindow(6, 2, 0, is_cumulating, 2, purge=True)))
+
+    def counts(table: pa.Table) -> list[tuple[int, int, bool, int]]:
+        return [row[1:5] for row in bounded(table)]
+
+    store.merge(partial([("a", 0, 1)], kind))
+    found = counts(store.merge(partial([("a", 2, 1)], kind)).changed)
+    both = [(0, 4, True, 2), (0, 6, True, 2)] if is_cumulating else [(-2, 4, True, 2), (0, 6, True, 2)]
+    assert found == both
+    first = [(0, 2, False, 1)] if is_cumulating else [(-4, 2, False, 1)]
+    assert counts(store.advance(1)) == first
+    merged = store.merge(partial([("a", 1, 1)], kind))
+    assert (merged.records, merged.dropped, merged.late) == (1, 0, None), "the later windows have it"
+    store.advance(3)
+    last = counts(store.advance(5))
+    assert last == [(0, 6, False, 1)]
+    late = store.merge(partial([("a", 1, 1)], kind))
+    assert late.dropped == 1
+    assert counts(late.late) == [(0, 6, False, 1)]
 
 
 def test_too_many_changed_windows_are_found_again_by_looking_at_all(
