@@ -67,8 +67,8 @@ def _pipeline(place: Place) -> Job:
     schema = "version INT, channel INT, change INT"
     models = job.read_json(place.input / "models", schema=schema, continuous=True, poll_interval_ms=100)
     columns = "partition BIGINT, sequence BIGINT, version INT, score BIGINT"
-    scored = payments.with_broadcast(models).map(Fraud(), schema=columns)
-    scored.write_json(place.output / "scored").uid("scores")
+    scores = payments.with_broadcast(models).map(Fraud(), schema=columns)
+    scores.write_json(place.output / "scored").uid("scores")
     return job
 
 
@@ -103,9 +103,9 @@ def _drain(scene: Scene) -> None:
     (scene.place.input / "generated").write_text(str(read), encoding="utf-8")
 
 
-def _scored(place: Place) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every committed payment, with the checkpoint that has committed it."""
-    for path in (place.output / "scored").glob("part-*"):
+def scored(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every payment that the sink `scores` has committed, with the checkpoint that has committed it."""
+    for path in folder.glob("part-*"):
         named = _NAME.fullmatch(path.name)
         assert named is not None, f"{path.name} names no checkpoint"
         for row in json_rows([path]):
@@ -113,7 +113,7 @@ def _scored(place: Place) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _check(place: Place) -> list[str]:
-    rows = list(_scored(place))
+    rows = list(scored(place.output / "scored"))
     generated = int((place.input / "generated").read_text(encoding="utf-8"))
     found = {(row["partition"], row["sequence"]): (row["version"], row["score"]) for _, row in rows}
     counts = [sum(partition == number for partition, _ in found) for number in range(_PARTITIONS)]
@@ -171,7 +171,7 @@ def _unused(found: dict[tuple[int, int], tuple[int, int]]) -> list[int]:
 
 
 def _summary(place: Place) -> str:
-    versions = [row["version"] for _, row in _scored(place)]
+    versions = [row["version"] for _, row in scored(place.output / "scored")]
     return "payments by version: " + ", ".join(f"{versions.count(version):,}" for version in range(_VERSIONS + 1))
 
 
