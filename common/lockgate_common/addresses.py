@@ -22,8 +22,13 @@ class ProbeAnswer(Enum):
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Splits `host:port`; returns the host without brackets. Raises ValueError."""
+    """Splits `host:port`; returns the host without brackets. Raises ValueError, also for a port above 65535.
+
+    The system takes such a port for another one: what nothing listens on there proves nothing.
+    """
     host, _, port = address.rpartition(":")
+    if not 0 <= int(port) <= 65535:
+        raise ValueError(f"port {port} is not between 0 and 65535")
     return host.strip("[]"), int(port)
 
 
