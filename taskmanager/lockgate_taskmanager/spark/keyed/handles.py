@@ -19,6 +19,7 @@ Entry = tuple[Any, int]  # a value, and when it expires (milliseconds since 1970
 Convert = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_MS = 1 << 62
+_CONTAINERS = frozenset({dict, list, tuple})
 
 
 class Cells:
@@ -55,13 +56,18 @@ class ValueHandle(_Handle):
 
     def get(self, default: Any = None) -> Any:
         entry = self._cells.content.get(self._name)
-        return default if entry is None else _copied(entry[0])
+        if entry is None:
+            return default
+        value = entry[0]
+        return _copied(value) if type(value) in _CONTAINERS else value
 
     def set(self, value: Any) -> None:
         if value is None:
             self.clear()
         else:
-            self._cells.set(self._name, self._entry(value))
+            cells, ttl_ms = self._cells, self._ttl_ms  # each call counts here: most functions do this for each record
+            cells.content[self._name] = self._convert(value), cells.now_ms + ttl_ms if ttl_ms else 0
+            cells.is_changed = True
 
     def exists(self) -> bool:
         return self._name in self._cells.content
@@ -236,6 +242,8 @@ def _integers(kind: pa.DataType, subject: str) -> Convert:
     limit = 1 << kind.bit_width - 1
 
     def convert(value: Any) -> Any:
+        if type(value) is int and -limit <= value < limit:
+            return value
         try:
             number = operator.index(value)
         except TypeError:

@@ -117,6 +117,7 @@ class Runner:
         store keeps elements of maps and lists apart.
         """
         self._function, self._states = function, {state.name: state for state in states}
+        self._values = frozenset(state.name for state in states if state.shape == VALUE)
         self._keys, self._records, self._result = keys, records, result
         self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
         self._context = KeyContext(self._timers)
@@ -129,6 +130,7 @@ class Runner:
         self._columns = frozenset(self._names)
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
+        self._append = _appender(self._names, self._out, may_change=self._may_change)
         self._starts: list[int] = []  # of each call that emitted rows, the first of them
         self._keys_of_calls: list[Any] = []
         self._causes: list[Cause] = []
@@ -193,7 +195,10 @@ class Runner:
         self._cells.content, self._cells.now_ms = content, now_ms
         self._cells.is_changed = False
         self._timers.enter(event, wall)
-        self._drop_what_is_over(now_ms)
+        for name, found in content.items():
+            if name not in self._values or found[1]:  # else it stays, as most does
+                self._drop_what_is_over(now_ms)
+                break
 
     def _drop_what_is_over(self, now_ms: int) -> None:
         for name, found in list(self._cells.content.items()):
@@ -271,25 +276,31 @@ class Runner:
     def _emit(self, emitted: Any, cause: Cause) -> None:
         if emitted is None:
             return
-        names, place, key = self._names, len(self._out[0]), self._context.key
-        for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
-            if type(row) is dict or isinstance(row, Mapping):
-                if not row.keys() <= self._columns:
-                    other = next(name for name in row if name not in self._columns)
-                    text = f"the function emitted a column '{other}' that its schema does not have"
-                    raise TypeError(f"{text}{_place(key, cause)}")
-                values: Any = [row.get(name) for name in names]
-            elif isinstance(row, tuple | list) and len(row) == len(names):
-                values = row
-            else:
-                text = f"the function emitted {shown(row)}, but its schema has {len(names)} columns"
-                raise TypeError(f"{text}{_place(key, cause)}")
-            for column, value in zip(self._out, map(copied, values) if self._may_change else values, strict=True):
-                column.append(value)
+        place = len(self._out[0])
+        if type(emitted) is dict and emitted.keys() == self._columns:  # as most
+            self._append(emitted)
+        else:
+            for row in (emitted,) if isinstance(emitted, Mapping) else emitted:
+                self._append_other(row, cause)
         if len(self._out[0]) > place:
             self._starts.append(place)  # no tuples: the garbage collector would go through them
-            self._keys_of_calls.append(key)
+            self._keys_of_calls.append(self._context.key)
             self._causes.append(cause)
+
+    def _append_other(self, row: Any, cause: Cause) -> None:
+        """Raises TypeError for what is not a row of the result."""
+        names = self._names
+        if isinstance(row, Mapping):
+            if not row.keys() <= self._columns:
+                other = next(name for name in row if name not in self._columns)
+                text = f"the function emitted a column '{other}' that its schema does not have"
+                raise TypeError(f"{text}{_place(self._context.key, cause)}")
+            self._append({name: row.get(name) for name in names})
+        elif isinstance(row, tuple | list) and len(row) == len(names):
+            self._append(dict(zip(names, row, strict=True)))
+        else:
+            text = f"the function emitted {shown(row)}, but its schema has {len(names)} columns"
+            raise TypeError(f"{text}{_place(self._context.key, cause)}")
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         count = len(self._out[0])
@@ -320,6 +331,20 @@ class Runner:
             call = bisect_right(self._starts, index) - 1
             raise TypeError(f"{reason}{_place(self._keys_of_calls[call], self._causes[call])}")
         return made
+
+
+def _appender(
+    names: tuple[str, ...], columns: list[list[Any]], *, may_change: bool
+) -> Callable[[Mapping[str, Any]], object]:
+    """Appends the values of a row to the columns. Compiled, as `records_of` is: a loop takes twice as long.
+
+    may_change: values are copied, since the function may change them afterwards.
+    """
+    value = "copied(row[{name!r}])" if may_change else "row[{name!r}]"
+    calls = "".join(f"_{index}({value.format(name=name)}), " for index, name in enumerate(names))
+    places = {f"_{index}": column.append for index, column in enumerate(columns)}
+    made: Callable[[Mapping[str, Any]], object] = eval(f"lambda row: ({calls})", {"copied": copied, **places})
+    return made
 
 
 def _place(key: Any, cause: Cause) -> str:
