@@ -143,7 +143,7 @@ class JobRecords:
         graph, result, recovery = self._store.read_all(paths)
         try:
             deaths = _deaths(self._decoded(RecoveryRecord, paths[2], recovery))
-        except CorruptRecord as error:
+        except (CorruptRecord, NewerRecord) as error:  # a newer version may have left its mark and no other record
             logger.error("job %s: %s; it is recovered as if no earlier recovery had failed", key, error)
             deaths = 0
         return FoundJob(self._decoded(JobRecord, paths[0], graph), self._decoded(JobResult, paths[1], result), deaths)

@@ -80,6 +80,7 @@ class Dispatcher:
         self._leader = leader
         self._changed = threading.Condition()
         self._term: LeaderTerm | None = None
+        self._is_ending = False  # as planned
         self._submissions: Submissions | None = None
         self._bells: set[Bell] = set()  # of coroutines that wait for a term to begin or end
 
@@ -104,7 +105,7 @@ class Dispatcher:
     # -- callbacks of the election; must return fast ------------------------------------------------------------------
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
-        """A term begins."""
+        """A term begins, unless this process is about to end: then the grant is released in a moment, unused."""
         self.meters.grants.add()
         if detected_unix_us is not None:
             self.meters.takeovers.observe(max(0, unix_us() - detected_unix_us) / 1e6)
@@ -112,8 +113,8 @@ class Dispatcher:
             grant, threading.Event(), lambda reason: self._services.step_down(reason, grant.token), meters=self.meters
         )
         term = LeaderTerm(grant, detected_unix_us, self._services, fence)
-        self._replace(term, "a newer grant")
-        self._actor.tell(term.start)
+        if self._replace(term, "a newer grant"):
+            self._actor.tell(term.start)
 
     def suspended(self) -> None:
         """ZooKeeper is unreachable."""
@@ -132,8 +133,11 @@ class Dispatcher:
         self._replace(None, reason)
 
     def withdraw(self) -> None:
-        """Before a planned end: removes the marks of jobs in recovery, which are not to blame. At most a second."""
-        term = self._term
+        """Before a planned end: no term begins any more, and the marks of jobs in recovery, which are not to blame,
+        are removed. At most a second.
+        """
+        with self._changed:
+            self._is_ending, term = True, self._term
         if term is None:
             return
         try:
@@ -142,8 +146,11 @@ class Dispatcher:
             return  # the actor is stuck, perhaps because of one of these jobs: the marks stay
         wait(under_way, _WITHDRAWAL_S)
 
-    def _replace(self, term: LeaderTerm | None, reason: str) -> None:
+    def _replace(self, term: LeaderTerm | None, reason: str) -> bool:
+        """False if there is to be no such term any more."""
         with self._changed:
+            if term is not None and self._is_ending:
+                return False
             former, self._term = self._term, term
             self._submissions = None if term is None else Submissions(term)
             self._changed.notify_all()
@@ -153,6 +160,7 @@ class Dispatcher:
             self.meters.revocations.add()
             former.fence.over.set()
             self._actor.tell(lambda: former.close(reason))
+        return True
 
     def _in_term(self, call: Callable[[LeaderTerm], None]) -> None:
         term = self._term

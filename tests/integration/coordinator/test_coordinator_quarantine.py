@@ -14,7 +14,9 @@ from lockgate_coordinator.runtime.errors import StorageError
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.recovery_line import MAX_DEATHS
+from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_ha.embedded import EmbeddedZooKeeper
+from lockgate_ha.grant import LeadershipGrant
 from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
 from lockgate_proto.codec import encode
@@ -258,6 +260,29 @@ def test_a_stopped_leader_did_not_die_of_the_job_it_was_recovering(
         poll(lambda: former.records.deaths("job") == deaths + 1)
         leader.stop()
         assert former.records.deaths("job") == deaths
+
+
+def test_a_coordinator_that_is_elected_while_it_stops_begins_no_recovery(
+    former: Former, new_coordinator: NewCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former.submit("job")
+    leader = leading(new_coordinator())
+    poll(lambda: former.records.deaths("job") == 1)
+    standby = new_coordinator()
+    poll(lambda: standby.elector.leader is not None)
+    granted, terms = Dispatcher.granted, list[LeaderTerm | None]()
+
+    def watched(dispatcher: Dispatcher, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
+        granted(dispatcher, grant, detected_unix_us)
+        terms.append(dispatcher.term)
+
+    monkeypatch.setattr(Dispatcher, "granted", watched)
+    standby.dispatcher.withdraw()  # as it begins to stop
+    leader.stop()
+    poll(lambda: bool(terms))
+    standby.stop()
+    assert terms == [None]
+    assert former.records.deaths("job") == 0
 
 
 def test_leaders_that_die_of_it_come_to_an_end(

@@ -33,6 +33,7 @@ from lockgate_proto.messages import (
     JobGraph,
     JobOrders,
     JobRecord,
+    RecoveryRecord,
 )
 
 RECORD = JobRecord("job", "run", graph=encode(JobGraph("numbers")))
@@ -109,11 +110,13 @@ def test_a_mark_replaces_any_earlier_one(successor: Successor) -> None:
         assert successor.persistence.load("job") == FoundJob(RECORD, None, begun)
 
 
-def test_a_mark_that_cannot_be_decoded_counts_nothing_and_is_replaced(successor: Successor) -> None:
+@pytest.mark.parametrize("mark", [b"\xff", encode(RecoveryRecord(2, 1, format_version=3))])
+def test_a_mark_that_cannot_be_read_counts_nothing_and_is_replaced(successor: Successor, mark: bytes) -> None:
+    """One of a newer version, too: whether that has written other records, these say."""
     successor.persistence.note_recovery("job", 2)
     path = Paths("default").recovery("job")
     leader: SessionStore = successor.persistence._store  # type: ignore[assignment]
-    leader.commit(successor.grant, [Put(path, b"\xff")])
+    leader.commit(successor.grant, [Put(path, mark)])
     assert successor.persistence.load("job") == FoundJob(RECORD, None, 0)
     successor.persistence.note_recovery("job", 1)
     assert successor.persistence.load("job") == FoundJob(RECORD, None, 1)
