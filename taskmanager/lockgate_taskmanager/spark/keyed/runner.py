@@ -276,31 +276,30 @@ class Runner:
     def _emit(self, emitted: Any, cause: Cause) -> None:
         if emitted is None:
             return
-        place = len(self._out[0])
-        if type(emitted) is dict and emitted.keys() == self._columns:  # as most
-            self._append(emitted)
-        else:
-            for row in (emitted,) if isinstance(emitted, Mapping) else emitted:
-                self._append_other(row, cause)
+        place, columns, append = len(self._out[0]), self._columns, self._append
+        for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
+            if type(row) is dict and row.keys() == columns:  # as most
+                append(row)
+            else:
+                append(self._as_dict(row, cause))
         if len(self._out[0]) > place:
             self._starts.append(place)  # no tuples: the garbage collector would go through them
             self._keys_of_calls.append(self._context.key)
             self._causes.append(cause)
 
-    def _append_other(self, row: Any, cause: Cause) -> None:
-        """Raises TypeError for what is not a row of the result."""
+    def _as_dict(self, row: Any, cause: Cause) -> dict[str, Any]:
+        """A row of another shape, with every column. Raises TypeError for what is none."""
         names = self._names
+        if isinstance(row, tuple | list) and len(row) == len(names):
+            return dict(zip(names, row, strict=True))
         if isinstance(row, Mapping):
-            if not row.keys() <= self._columns:
-                other = next(name for name in row if name not in self._columns)
-                text = f"the function emitted a column '{other}' that its schema does not have"
-                raise TypeError(f"{text}{_place(self._context.key, cause)}")
-            self._append({name: row.get(name) for name in names})
-        elif isinstance(row, tuple | list) and len(row) == len(names):
-            self._append(dict(zip(names, row, strict=True)))
+            if row.keys() <= self._columns:
+                return {name: row.get(name) for name in names}
+            other = next(name for name in row if name not in self._columns)
+            text = f"the function emitted a column '{other}' that its schema does not have"
         else:
             text = f"the function emitted {shown(row)}, but its schema has {len(names)} columns"
-            raise TypeError(f"{text}{_place(self._context.key, cause)}")
+        raise TypeError(f"{text}{_place(self._context.key, cause)}")
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         count = len(self._out[0])
