@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from lockgate_common import ports
 from lockgate_common.addresses import ProbeAnswer
 from lockgate_common.ports import probe_tcp
 
@@ -54,15 +55,49 @@ def test_a_server_that_speaks_first_accepts(listener: socket.socket) -> None:
         assert probe_tcp(_address(listener)) is ProbeAnswer.ACCEPTED
 
 
-def test_a_process_that_dies_refuses_though_its_port_still_accepts(listener: socket.socket) -> None:
+def test_a_process_that_dies_refuses_though_its_port_still_accepts(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its connections are gone, which is why it is probed; the port closes a moment later."""
+    monkeypatch.setattr(ports, "_ENDS_WITHIN_S", 30.0)  # however late the thread is
 
     def die() -> None:
-        select.select([listener], [], [])  # the probe is connected
+        select.select([listener], [], [])  # the probe is connected, or about to be
         listener.close()
 
     with _beside(die):
         assert probe_tcp(_address(listener)) is ProbeAnswer.REFUSED
+
+
+def test_a_connection_that_is_reset_while_it_is_made_is_tried_again(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, resets = socket.create_connection, [ConnectionResetError(), ConnectionResetError()]
+
+    def make(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        if resets:
+            raise resets.pop()
+        return made(address, timeout_s)
+
+    monkeypatch.setattr(socket, "create_connection", make)
+    assert probe_tcp(_address(listener)) is ProbeAnswer.ACCEPTED
+    assert not resets
+
+
+def test_a_server_that_accepted_once_and_then_is_silent_has_accepted(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [socket.create_connection(listener.getsockname())]
+    listener.accept()[0].close()
+
+    def make(_address: tuple[str, int], _timeout_s: float) -> socket.socket:
+        if made:
+            return made.pop()
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", make)
+    assert probe_tcp(_address(listener)) is ProbeAnswer.ACCEPTED
+    assert not made
 
 
 def test_a_live_server_that_ends_every_connection_accepts(listener: socket.socket) -> None:
