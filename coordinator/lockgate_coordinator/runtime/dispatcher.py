@@ -42,6 +42,7 @@ _JOB_THREADS = 32
 _SLOW_S = 0.1  # a write to ZooKeeper takes milliseconds; a slower call does not count towards the bound
 _DELETION_THREADS = 8
 _HANGS_S = 10.0
+_PROBE_THREADS = 16  # each waits for a port
 _WITHDRAWAL_S = 0.5
 _ANSWER_S = 10.0  # the actor answers in milliseconds; longer means that it is stuck
 
@@ -68,8 +69,8 @@ class Dispatcher:
             self._actor,
             KeyedWorkers("job-worker", _JOB_THREADS, patience_s=_SLOW_S),
             KeyedWorkers("deletion", _DELETION_THREADS, patience_s=_HANGS_S),
-            KeyedWorkers("probe", threads=4),
-            KeyedWorkers("absent", threads=4),
+            KeyedWorkers("probe", _PROBE_THREADS),
+            KeyedWorkers("absent", _PROBE_THREADS),
             store,
             files,
             step_down,
@@ -106,15 +107,16 @@ class Dispatcher:
 
     def granted(self, grant: LeadershipGrant, detected_unix_us: int | None) -> None:
         """A term begins, unless this process is about to end: then the grant is released in a moment, unused."""
-        self.meters.grants.add()
-        if detected_unix_us is not None:
-            self.meters.takeovers.observe(max(0, unix_us() - detected_unix_us) / 1e6)
         fence = TermFence(
             grant, threading.Event(), lambda reason: self._services.step_down(reason, grant.token), meters=self.meters
         )
         term = LeaderTerm(grant, detected_unix_us, self._services, fence)
-        if self._replace(term, "a newer grant"):
-            self._actor.tell(term.start)
+        if not self._replace(term, "a newer grant"):
+            return
+        self._actor.tell(term.start)
+        self.meters.grants.add()
+        if detected_unix_us is not None:
+            self.meters.takeovers.observe(max(0, unix_us() - detected_unix_us) / 1e6)
 
     def suspended(self) -> None:
         """ZooKeeper is unreachable."""

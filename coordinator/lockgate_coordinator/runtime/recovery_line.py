@@ -64,6 +64,7 @@ class RecoveryLine:
         self._is_proven = False  # the leader has survived for PROVEN_MS
         self._proof: Timer | None = None
         self._first: str | None = None  # the suspect whose turn it is
+        self._is_withdrawn = False
 
     def enter(self, runner: JobRunner, deaths: int) -> None:
         """Loads a job of an earlier leader, now or in its turn, or holds it back.
@@ -98,10 +99,12 @@ class RecoveryLine:
             self._next()
 
     def withdraw(self) -> list[Future[None]]:
-        """The term ends as planned: removes the marks of unfinished recoveries, which have not crashed the leader.
+        """The term ends as planned: begins no recovery any more, and removes the marks of unfinished ones, which have
+        not crashed the leader.
 
         Each write follows the pending work of its job, so a job that hangs stays marked.
         """
+        self._is_withdrawn = True
         if self._proof is not None:
             self._proof.cancel()
         timers, self._begun = self._begun, {}
@@ -157,6 +160,8 @@ class RecoveryLine:
 
     def _begin(self, runner: JobRunner, deaths: int) -> None:
         """Marks the recovery durably before anything of the job is read: one worker does both, in this order."""
+        if self._is_withdrawn:
+            return
         self._begun[runner.key], self._deaths[runner.key] = None, deaths
         mark = partial(self._persistence.note_recovery, runner.key, deaths + 1)
         self._work(runner.key, mark, lambda _: self._marked(runner), lambda: self._marked(runner))

@@ -140,6 +140,17 @@ def test_a_term_that_is_over_begins_nothing_any_more() -> None:
     assert counts == {"doubtful": MAX_DEATHS - 1}
 
 
+def test_a_term_that_is_about_to_end_leaves_no_mark() -> None:
+    """Of jobs in recovery, of suspects that wait, and of jobs whose records are read while it stops."""
+    counts = {"a": 1, "b": 1}
+    leader = Leader(counts, runs=lambda _: False).recover("a", "b", "c")
+    leader.line.withdraw()
+    leader.line.through("a")
+    leader.recover("late")
+    assert leader.loaded == ["a", "c"]
+    assert counts == {"a": 1, "b": 1}
+
+
 def test_a_suspect_that_ends_lets_the_next_one_in() -> None:
     leader = Leader({"a": 1, "b": 1}, runs=lambda _: False).recover("a", "b")
     leader.line.through("a", has_ended=True)
