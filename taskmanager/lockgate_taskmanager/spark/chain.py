@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lockgate_proto.messages import (
@@ -40,6 +41,17 @@ def named(operator: Operator) -> str:
     if operator.name in ("", operator.id):
         return f"operator '{operator.id}'"
     return f"operator '{operator.name}' (id '{operator.id}')"
+
+
+@contextmanager
+def naming(operator: Operator) -> Iterator[None]:
+    """Puts the operator in front of the message of a UserError, unless it is there already."""
+    try:
+        yield
+    except UserError as error:
+        if str(error).startswith(named(operator)):
+            raise
+        raise UserError(f"{named(operator)}: {error}") from error
 
 
 def transform(operator: Operator) -> Callable[[DataFrame], DataFrame]:

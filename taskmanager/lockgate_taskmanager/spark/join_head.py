@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from lockgate_proto.messages import JoinSide, Operator, OperatorState
 
-from lockgate_taskmanager.spark.chain import named
+from lockgate_taskmanager.spark.chain import named, naming
 from lockgate_taskmanager.spark.inputs import like, plain, require_same
 from lockgate_taskmanager.state.join.interval_join import JoinStore, Paired
 from lockgate_taskmanager.state.layout import EVENT_MICROS
@@ -31,10 +31,8 @@ class JoinHead:
 
     def schema(self) -> pa.Schema | None:
         """The schema of the pairs; None while the columns of a side are not known. Raises UserError."""
-        try:
+        with naming(self.operator):
             return self._store.schema()
-        except UserError as error:
-            raise UserError(f"{named(self.operator)}: {error}") from error
 
     def accept(self, source_vertex: str, schema: pa.Schema) -> None:
         """Sets the schema of a vertex's records. Raises UserError when it does not fit what is known, OSError."""
@@ -49,10 +47,8 @@ class JoinHead:
                 schema = pa.schema([field for field in schema if field.name != EVENT_MICROS])
             require_same((before, known), (source_vertex, schema), name)
             return
-        try:
+        with naming(self.operator):
             self._store.accept(side, plain(schema))
-        except UserError as error:
-            raise UserError(f"{named(self.operator)}: {error}") from error
         self._senders[side] = source_vertex
 
     def merge(self, source_vertex: str, table: pa.Table) -> Paired:

@@ -25,7 +25,7 @@ from lockgate_proto.messages import (
     Watermark,
 )
 
-from lockgate_taskmanager.spark.chain import named
+from lockgate_taskmanager.spark.chain import named, naming
 from lockgate_taskmanager.spark.counting import Counters
 from lockgate_taskmanager.spark.dead_letters import DeadLetters
 from lockgate_taskmanager.spark.functions.stage import FunctionStage
@@ -65,7 +65,6 @@ from lockgate_taskmanager.task.program import (
     ProgramContext,
     SnapshotOrder,
     StateUnreadable,
-    UserError,
 )
 from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
@@ -418,10 +417,8 @@ class ChainProgram:
         if keyed is None or self._stores is None:
             return self._compile(LeafSpec(Form.TABLE, table=self._input[1])).emissions
         if self._state is None:
-            try:
+            with naming(keyed):
                 self._state = self._stores.fresh(schema)
-            except UserError as error:
-                raise UserError(f"{named(keyed)}: {error}") from error
             if isinstance(self._state, ProcessingTimeStore):
                 self._state.tick(self._unix_ms)  # nothing is due in it; the next merge uses this time
         elif isinstance(self._state, ProcessingTimeStore):
