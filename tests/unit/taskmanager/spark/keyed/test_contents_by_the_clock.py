@@ -19,12 +19,11 @@ from lockgate_taskmanager.state.contents.window_contents import Calls
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.task.program import BY_ITSELF, SnapshotOrder, UserError
-from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 from tests.contents_homes import HOMES
+from tests.state_homes import GROUPS
+from tests.windows_by_the_clock import NOON, WindowsByTheClock, found_in, hash_of
 
-GROUPS = 16
-NOON = 1_800_000_000_000  # a multiple of 20
 KINDS: dict[str, Any] = {
     "tumbling": TumblingWindow(10),
     "sliding": SlidingWindow(20, 10),
@@ -91,10 +90,6 @@ class Windows:
         return WindowStores(Operator("op"), spec, StoreFactory(HOMES[self.home], self.scratch), None)  # type: ignore[arg-type]
 
 
-def hash_of(key: str) -> int:
-    return ord(key) * 0x9E3779B97F4A7C15 % 2**63
-
-
 def records(keys: str, first: int = 0) -> pa.Table:
     """A record for each letter, numbered from `first`."""
     columns = [list(keys), list(range(first, first + len(keys))), [hash_of(key) for key in keys]]
@@ -102,19 +97,12 @@ def records(keys: str, first: int = 0) -> pa.Table:
 
 
 def calls(store: Any, first: pa.Table | None) -> list[Call]:
-    portions = [] if first is None else [first]
-    while store.has_more:
-        portions.append(store.go_on())
-    rows = [row for table in portions for row in table.to_pylist()]
+    rows = found_in(store, first)
     return sorted((row["k"], row["s"] - NOON, row["e"] - NOON, tuple(row["ns"])) for row in rows)
 
 
-def at(store: Any, ms: int) -> list[Call]:
-    return calls(store, store.tick(NOON + ms))
-
-
-def end(store: Any) -> list[Call]:
-    return calls(store, store.advance(MAX_WATERMARK))
+CLOCK = WindowsByTheClock(records, calls)
+at, end = CLOCK.at, CLOCK.end
 
 
 @pytest.fixture(params=HOMES)
@@ -166,55 +154,26 @@ def test_after_the_last_window_nothing_wakes_the_subtask(made: Any, kind: str, e
     store = made(kind).fresh()
     at(store, 5)
     store.merge(records("a"))
-    found = []
-    while (wakes := store.wakes_at()) is not None:
-        found += calls(store, store.tick(wakes))
-    assert found == expected
+    assert CLOCK.while_it_wakes(store) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_event_time_has_no_effect_but_its_end_calls_for_every_window(made: Any, kind: str) -> None:
-    store = made(kind).fresh()
-    at(store, 5)
-    store.merge(records("ab"))
-    assert calls(store, store.advance(NOON + 1_000_000)) == []
     bounds = {"tumbling": [(0, 10)], "sliding": [(-10, 10), (0, 20)], "cumulating": [(0, 10), (0, 20)]}[kind]
-    assert end(store) == sorted((key, *ends, (number,)) for number, key in enumerate("ab") for ends in bounds)
-    assert store.wakes_at() is None
-    assert end(store) == []
+    expected = [(key, *ends, (number,)) for number, key in enumerate("ab") for ends in bounds]
+    CLOCK.check_event_time(made(kind).fresh(), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_window_keeps_its_records_and_has_no_second_call(made: Any, kind: str) -> None:
-    windows = made(kind)
-    before = windows.fresh()
-    at(before, 5)
-    before.merge(records("aab"))
-    kept = windows.stored(before)
-    ended = at(before, 40)
-    assert {call[0] for call in ended} == {"a", "b"}
-    over = windows.stored(before)
-    again, ended_before = windows.restored(kept), windows.restored(over)
-    assert again.wakes_at() is not None, "without a record"
-    assert at(again, 40) == ended, "called again only from a snapshot in which it had not ended"
-    assert at(ended_before, 100) == []
+    ended_before = CLOCK.check_restore(made(kind))
     ended_before.merge(records("a", 7))
     assert {call[3] for call in at(ended_before, 110)} == {(7,)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_divided_and_put_together_when_a_job_is_rescaled(made: Any, kind: str) -> None:
-    windows = made(kind)
-    before = windows.fresh()
-    at(before, 5)
-    before.merge(records("abcdefgh" * 3))
-    kept = windows.stored(before)
-    parts = [windows.restored(kept, groups=groups) for groups in (range(7), range(7, GROUPS))]
-    first = at(parts[0], 30)  # is further on than the other
-    whole = windows.restored(*[windows.stored(part) for part in parts])
-    rest = at(whole, 30)
-    assert not {call[0] for call in first} & {call[0] for call in rest}
-    assert sorted(first + rest) == at(before, 30)
+    CLOCK.check_rescale(made(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,8 +186,7 @@ def test_a_clock_that_is_set_back_loses_nothing_and_ends_no_window_twice(made: A
     store.merge(records("a", 1))
     wakes = store.wakes_at()
     assert -3_600_000 < wakes - NOON <= -3_600_000 + 20, "at half the speed of the clock"
-    while (wakes := store.wakes_at()) is not None:
-        found += calls(store, store.tick(wakes))
+    found += CLOCK.while_it_wakes(store)
     assert len({call[:3] for call in found}) == len(found), "no window ends twice"
     whole = [call for call in found if kind != "cumulating" or call[2] - call[1] == 20]
     assert Counter(number for call in whole for number in call[3]) == dict.fromkeys(

@@ -19,9 +19,9 @@ from lockgate_proto.messages import (
 )
 from lockgate_taskmanager.state.factory import AggregateStores
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
-from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 from tests.state_homes import BACKENDS, GROUPS, SUMS, TestingBackend
+from tests.windows_by_the_clock import NOON, WindowsByTheClock, found_in, hash_of
 
 KINDS = {
     "tumbling": TumblingWindow(10),
@@ -29,7 +29,6 @@ KINDS = {
     "session": SessionWindow(10),
     "cumulating": CumulatingWindow(20, 10),
 }
-NOON = 1_800_000_000_000  # a multiple of 20
 Row = tuple[str, int, int, int]  # key, start and end behind NOON, count
 
 
@@ -61,17 +60,13 @@ class Windows:
 
 def records(keys: str) -> pa.Table:
     """A record with the value 1 for each letter, as a partial without a time."""
-    hashes = [ord(key) * 0x9E3779B97F4A7C15 % 2**63 for key in keys]
+    hashes = [hash_of(key) for key in keys]
     columns = [pa.array(column, pa.int64()) for column in (hashes, [1] * len(keys), [1] * len(keys))]
     return pa.table([pa.array(list(keys), pa.string()), *columns], names=["k", "__hash", "__rows", "__p1"])
 
 
 def rows(store: Any, first: pa.Table | None) -> list[Row]:
-    """What has fired, portion by portion."""
-    portions = [] if first is None else [first]
-    while store.has_more:
-        portions.append(store.go_on())
-    found = [row for portion in portions for row in portion.to_pylist()]
+    found = found_in(store, first)
     assert all(row["n"] == row["total"] for row in found)
     return sorted((row["k"], _ms(row["window_start"]), _ms(row["window_end"]), row["n"]) for row in found)
 
@@ -80,12 +75,8 @@ def _ms(time: Any) -> int:
     return round(time.timestamp() * 1000) - NOON
 
 
-def at(store: Any, ms: int) -> list[Row]:
-    return rows(store, store.tick(NOON + ms))
-
-
-def end(store: Any) -> list[Row]:
-    return rows(store, store.advance(MAX_WATERMARK))
+CLOCK = WindowsByTheClock(records, rows)
+at, end = CLOCK.at, CLOCK.end
 
 
 @pytest.fixture(params=BACKENDS)
@@ -136,10 +127,7 @@ def test_after_the_last_window_nothing_wakes_the_subtask(made: Any, kind: str, e
     store = made(kind).fresh()
     at(store, 5)
     store.merge(records("a"))
-    found = []
-    while (wakes := store.wakes_at()) is not None:
-        found += rows(store, store.tick(wakes))
-    assert found == expected
+    assert CLOCK.while_it_wakes(store) == expected
 
 
 def test_a_record_at_the_end_of_a_window_is_in_the_next(made: Any) -> None:
@@ -162,56 +150,26 @@ def test_a_session_lasts_while_records_come(made: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_event_time_has_no_effect_but_its_end_fires_all(made: Any, kind: str) -> None:
-    store = made(kind).fresh()
-    at(store, 5)
-    store.merge(records("ab"))
-    assert rows(store, store.advance(NOON + 1_000_000)) == []
     ends = {
         "tumbling": [(0, 10)],
         "sliding": [(-10, 10), (0, 20)],
         "session": [(5, 15)],
         "cumulating": [(0, 10), (0, 20)],
     }[kind]
-    assert end(store) == sorted((key, *bounds, 1) for key in "ab" for bounds in ends)
-    assert store.wakes_at() is None
-    assert end(store) == []
+    CLOCK.check_event_time(made(kind).fresh(), [(key, *bounds, 1) for key in "ab" for bounds in ends])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_window_keeps_its_records_and_has_no_second_end(made: Any, kind: str) -> None:
     """A replayed record comes into a later window; the sum over tumbling windows stays exact."""
-    windows = made(kind)
-    before = windows.fresh()
-    at(before, 5)
-    before.merge(records("aab"))
-    kept = windows.stored(before)
-    ended = at(before, 40)
-    assert {row[0] for row in ended} == {"a", "b"}
-    over = windows.stored(before)
-    again, ended_before = windows.restored(kept), windows.restored(over)
-    assert (again.wakes_at() or 0) <= NOON + 15
-    assert at(again, 40) == ended, "fires again only from a snapshot in which it had not ended"
-    assert at(ended_before, 100) == []
+    ended_before = CLOCK.check_restore(made(kind))
     ended_before.merge(records("a"))
     assert {row[3] for row in at(ended_before, 110)} == {1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_divided_and_put_together_when_a_job_is_rescaled(made: Any, kind: str) -> None:
-    windows = made(kind)
-    before = windows.fresh()
-    at(before, 5)
-    before.merge(records("abcdefgh" * 3))
-    kept = windows.stored(before)
-    ranges = [range(7), range(7, GROUPS)]
-    parts = [windows.restored(kept, groups=groups) for groups in ranges]
-    # one of them is further on than the other
-    first = at(parts[0], 30)
-    states = [windows.stored(part) for part in parts]
-    whole = windows.restored(*states)
-    rest = at(whole, 30)
-    assert not {row[0] for row in first} & {row[0] for row in rest}
-    assert sorted(first + rest) == at(before, 30)
+    CLOCK.check_rescale(made(kind))
 
 
 def test_a_rescaled_subtask_does_not_return_to_windows_that_have_ended_elsewhere(made: Any) -> None:
@@ -243,8 +201,7 @@ def test_a_clock_that_is_set_back_loses_nothing_and_ends_no_window_twice(made: A
     wakes = store.wakes_at()
     assert wakes is not None
     assert -3_600_000 < wakes - NOON <= -3_600_000 + 20, "at half the speed of the clock"
-    while (wakes := store.wakes_at()) is not None:
-        found += rows(store, store.tick(wakes))
+    found += CLOCK.while_it_wakes(store)
     assert len({row[:3] for row in found}) == len(found), "no window ends twice"
     assert sum(row[3] for row in found) == {"sliding": 4, "cumulating": 3}.get(kind, 2)
     assert all(row[1] < 1100 for row in found)
