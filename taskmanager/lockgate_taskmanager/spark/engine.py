@@ -65,6 +65,7 @@ from lockgate_taskmanager.spark.sources.generator import unpaced
 from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead, is_at_most_once
 from lockgate_taskmanager.spark.sources.reading import BatchSizer
 from lockgate_taskmanager.spark.workbench import Key, Workbench, WorkbenchCache
+from lockgate_taskmanager.spark.worker_sockets import WorkerSockets
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
 from lockgate_taskmanager.state.factory import AggregateStores, DeduplicateStores, StoreFactory
@@ -115,8 +116,10 @@ class SparkEngine:
         self._new_sizer = partial(BatchSizer, target_batch_ms, max_batch_bytes, batch_interval_ms)
         self._spark_folder = ScratchFolder(Path(work_dir), SPARK_FOLDER)
         scratch = "" if master.startswith("sc://") else str(self._spark_folder.path)
-        self._session = sessions.start(master, options or {}, slots, work_dir, java_options, driver, scratch)
         self._is_local = sessions.is_local(master or "local")
+        self._sockets = WorkerSockets(Path(scratch)) if self._is_local else None
+        options = {**(self._sockets.settings if self._sockets else {}), **(options or {})}
+        self._session = sessions.start(master, options, slots, work_dir, java_options, driver, scratch)
         self._server = watch_over(self._session, master) if sessions.is_connect(self._session) else None
         self._executors = None if self._is_local or self._server else Executors(self._session)
         self._health = Health(self._session) if self._server is None else None
@@ -252,6 +255,8 @@ class SparkEngine:
         if self._slots is not None:
             self._slots.close()
         sessions.stop(self._session)
+        if self._sockets is not None:
+            self._sockets.close()
         self._spark_folder.close()
 
     def close_jvm(self) -> int | None:

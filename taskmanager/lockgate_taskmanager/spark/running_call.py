@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from lockgate_taskmanager.task.program import Canceled, ProgramError
 
 LOG = logging.getLogger(__name__)
 
+_SHORT_S = 0.1  # what Spark needs to end a job, on a machine that is busy with a restart
 _PLANNING_S = 1.0  # a cancelled call that is making a plan has usually finished by then
 _STUCK_S = 60.0  # a batch takes a fraction of a second
 _CLOSING_S = 4.0  # the author's close() may still have to send something; the leader calls a job late after 5
@@ -44,6 +46,7 @@ class RunningCall:
         self._canceled = threading.Event()
         self._thread = 0  # the one that is running a call
         self._since = self._canceled_at = 0.0
+        self._usual_s = math.inf  # what the last call took
         self._is_closing = False
 
     @contextmanager
@@ -54,6 +57,7 @@ class RunningCall:
         self._since, self._thread = self._now_s(), threading.get_ident()
         try:
             yield
+            self._usual_s = self._now_s() - self._since
         except ProgramError as error:
             if self._canceled.is_set() and not isinstance(error, Canceled):
                 raise Canceled("the subtask was cancelled") from error
@@ -85,18 +89,25 @@ class RunningCall:
             raise first
 
     def cancel(self) -> None:
-        """May be called again while a job that was just starting, or the author's code, still runs."""
+        """Has to be called again until the call is over.
+
+        One that will be over sooner than Spark ends its job is left alone: that, and the JVM's exceptions, would take
+        processor time from the next attempt.
+        """
         now_s = self._now_s()
         if not self._canceled.is_set():
             self._canceled_at = now_s
             if (thread := self._thread) and (took_s := now_s - self._since) >= _STUCK_S:
                 self._jobs.log_stacks(thread, took_s)
         self._canceled.set()
-        if not self._is_closing:
+        if self._thread and not self._is_closing and not self._is_soon_over(now_s):
             self._jobs.interrupt()
         patience_s = _CLOSING_S if self._is_closing else _PLANNING_S
         if (thread := self._thread) and now_s - max(self._canceled_at, self._since) >= patience_s:
             user_code.end(thread)
+
+    def _is_soon_over(self, now_s: float) -> bool:
+        return self._usual_s < _SHORT_S and now_s - self._since < 2 * _SHORT_S
 
     def took_s(self) -> float | None:
         """The time spent in the running call so far; None between two calls."""

@@ -42,7 +42,13 @@ _JAVA_OPTIONS = (
     " -XX:+UseSerialGC"
 )
 _BIND = "spark.driver.bindAddress"
-_LOCAL = {_BIND: "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.network.crypto.saslFallback": "false"}
+_LOCAL = {
+    _BIND: "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.network.crypto.saslFallback": "false",
+    # Larger results take a detour through the block manager: 10 ms for 1.2 MB
+    "spark.task.maxDirectResultSize": "64m",
+}
 # Spark's UI asks for no secret: it is off unless Spark's own configuration says otherwise, and no jobs are ended there.
 # Its port is the first free one from 4040, and a host may have many task managers.
 _UI = {"spark.ui.killEnabled": "false", "spark.port.maxRetries": "100"}

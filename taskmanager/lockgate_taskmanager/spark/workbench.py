@@ -28,12 +28,17 @@ class Workbench:
         self.session = session
         self.has_served = False  # used by an attempt, and not only by warm-ups; set by the cache
         self._make_leaf = make_leaf
-        self._plans: dict[str, tuple[LeafSpec, Plan]] = {}
+        self._plans: dict[str, tuple[tuple[LeafSpec, object], Plan]] = {}
 
-    def plan(self, name: str, spec: LeafSpec, build: Build, where: str, times: TimesOf | None = None) -> Plan:
-        """The plan called `name` over a leaf like `spec`; made when there is none. Other arguments as for Plan."""
+    def plan(
+        self, name: str, spec: LeafSpec, build: Build, where: str, times: TimesOf | None = None, about: object = None
+    ) -> Plan:
+        """The plan called `name` over a leaf like `spec`; made when there is none. Other arguments as for Plan.
+
+        about: what else it has been built for; it is made again when that is another.
+        """
         known = self._plans.get(name)
-        if known is not None and known[0] == spec:
+        if known is not None and known[0] == (spec, about):
             return known[1]
         leaf = self._make_leaf(self.session, spec)
         try:
@@ -43,7 +48,7 @@ class Workbench:
             raise
         if known is not None:
             known[1].close()
-        self._plans[name] = (spec, plan)
+        self._plans[name] = ((spec, about), plan)
         return plan
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Calls a process function on records of which some fail. Runs in Spark's Python workers, like `runner`.
 
-out: that of `runner`, and FAILED: the number of a record that the function failed on, with the error
+out: that of `runner`, and batches of FAILED: the number of a record that the function failed on, with the error
 A failed call leaves the state and the timers of its key unchanged, and emits nothing.
 """
 
@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lockgate_taskmanager.spark.functions.rows import UnreadableRecord
-from lockgate_taskmanager.spark.keyed.runner import OUTPUT, Runner, array_of
+from lockgate_taskmanager.spark.keyed.runner import Runner, array_of, flushed
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.raised import raised
 
@@ -45,7 +44,7 @@ class CarefulRunner(Runner):
             self._undo(*undo)
             self._failed.append((number, raised(error)))
 
-    def _refuse(self, record: UnreadableRecord) -> None:
+    def _refuse(self, record: Any) -> None:
         self._failed.append((self._calls, record.reason))
         self._calls += 1
 
@@ -73,21 +72,11 @@ class CarefulRunner(Runner):
     ) -> None:
         for column, length in zip(self._out, lengths, strict=True):
             del column[length:]
-        while self._starts and self._starts[-1] >= lengths[0]:
-            for collected in (self._starts, self._keys_of_calls, self._causes):
-                collected.pop()
+        for collected in (self._causes, self._keys_of_rows):
+            del collected[lengths[0] :]
         self._cells.content, self._cells.is_changed = content, cells_changed
         self._timers.event, self._timers.wall, self._timers.is_changed = event, wall, timers_changed
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        names = [*self._result.names, *OUTPUT.names, *FAILED.names]
-        for batch in super()._flush():
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in FAILED)], names=names
-            )
-        if self._failed:
-            rest = [pa.nulls(len(self._failed), field.type) for field in (*self._result, *OUTPUT)]
-            parts = zip(zip(*self._failed, strict=True), FAILED, strict=True)
-            columns = [pa.array(values, field.type) for values, field in parts]
-            yield pa.RecordBatch.from_arrays([*rest, *columns], names=names)
-            self._failed.clear()
+        yield from super()._flush()
+        yield from flushed(self._failed, FAILED)

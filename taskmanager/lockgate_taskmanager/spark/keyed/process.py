@@ -10,10 +10,10 @@ that the store keeps with each payload.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,19 +21,18 @@ import pyarrow.compute as pc
 from lockgate_common.json_input import parse_json
 from lockgate_proto.messages import DeclaredState, KeyedProcess, Operator, OperatorState, StateShape
 from pyspark import cloudpickle
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from lockgate_taskmanager.spark import outages, raised
 from lockgate_taskmanager.spark.careful import may_be_a_record
 from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
 from lockgate_taskmanager.spark.dead_letters import letters, record_text, spares
 from lockgate_taskmanager.spark.declared import declared_frame
-from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.functions import kept
 from lockgate_taskmanager.spark.functions import rows as function_rows
-from lockgate_taskmanager.spark.keyed import careful, handles, runner
-from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
-from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.keyed import careful, handles, ipc_batches, runner
+from lockgate_taskmanager.spark.keyed.ipc_batches import batches_of
+from lockgate_taskmanager.spark.keyed.ipc_plan import IpcPlan
+from lockgate_taskmanager.spark.leaf import passable_schema
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.firing import Firing, Portion
@@ -70,77 +69,49 @@ class ProcessPlan:
         self.schema = _declared(bench, operator.kind.schema, f"{self._where}: its schema")
         require_unreserved(self.schema.names, f"{self._where}: its schema")
         self.states = tuple(self._state(state) for state in operator.kind.states)
-        self._plan: Plan | None = None
+        self._plan: IpcPlan | None = None
         self._records = pa.schema([])
         self._by_element = False
 
     def compile(self, records: pa.Schema, *, by_element: bool) -> None:
         """For records with these columns. by_element: the store keeps elements apart. Raises UserError."""
         self._records, self._by_element = records, by_element
-        self._plan = self._planned("process", runner.calling, runner.OUTPUT)
+        self._plan = self._planned("process", runner.calling)
 
-    def _planned(self, name: str, calling: Callable[..., Any], added: Iterable[pa.Field]) -> Plan:
-        """added: columns after those of the result."""
-        kind, result = self._kind, pa.schema([*self.schema, *added])
-        called = {name.casefold(): name for name in self._records.names}
-        keys = tuple(called[key.casefold()] for key in kind.keys)
-        records = tuple(self._records.names)
-        call = calling(kind.function, self.states, keys, records, self.schema, kind.without_timers, self._by_element)
-
-        def build(frame: DataFrame) -> DataFrame:
-            with explained(self._where, frame.columns):
-                return frame.mapInArrow(call, from_arrow_schema(result))
-
-        spec = LeafSpec(Form.TABLE, table=pa.schema([*self._records, *runner.INPUT]))
-        return self._bench.plan(name, spec, build, self._where)
+    def _planned(self, name: str, calling: Callable[..., ipc_batches.Call], *more: pa.Schema) -> IpcPlan:
+        """more: schemas of other batches that it makes."""
+        kind, records = self._kind, self._records
+        spelled = {name.casefold(): name for name in records.names}
+        keys = tuple(spelled[key.casefold()] for key in kind.keys)
+        call = calling(
+            kind.function, self.states, keys, tuple(records.names), self.schema, kind.without_timers, self._by_element
+        )
+        visits = pa.schema([*map(records.field, keys), *runner.VISITS])
+        made = (self.schema, runner.ROWS, runner.ELEMENTS, *more)
+        return IpcPlan(self._bench, name, call, (visits, records), made, self._where)
 
     def warm_up(self) -> None:
         """Runs the job over no records."""
         assert self._plan is not None, "compile comes first"
         self._plan.warm_up()
 
-    def run(self, records: pa.Table, numbers: Array, payloads: pa.Array, about: About) -> pa.Table:
-        """Calls the function. numbers: of each record's key, ascending; payloads: by number.
-
-        If failing records may be skipped, the result has the columns `careful.FAILED` as well.
-        """
+    def run(self, visits: Visits, records: pa.Table) -> Made:
+        """Calls the function. records: key after key, in the order of `visits`; none where only timers are due."""
         assert self._plan is not None, "compile comes first"
-        count = len(numbers)
-        is_first = np.diff(numbers, prepend=-1) != 0
-        columns = [
-            pa.array(numbers, pa.int32()),
-            payloads.take(pa.array(numbers, pa.int64(), mask=~is_first)),
-            pa.array(np.full(count, about.is_record)),
-            pa.array(np.broadcast_to(about.watermarks, len(payloads))[numbers], pa.int64()),
-            pa.array(np.full(count, about.now_ms)),
-        ]
-        given = pa.table([*records.columns, *columns], [*records.schema.names, *runner.INPUT.names])
         try:
-            return self._plan.run(given)
+            out, rows, elements = self._plan.run(visits.batches(records))
+            return Made(out, rows, elements)
         except (DataError, UserCodeFailed) as error:
-            if not (about.is_record and spares(self._operator) and may_be_a_record(error)):
+            if not (records.num_rows and spares(self._operator) and may_be_a_record(error)):
                 raise
-        added = (*runner.OUTPUT, *careful.FAILED)
-        return self._planned("process-careful", partial(runner.calling, kind=careful.CarefulRunner), added).run(given)
+        plan = self._planned("process-careful", partial(runner.calling, kind=careful.CarefulRunner), careful.FAILED)
+        out, rows, elements, failed = plan.run(visits.batches(records))
+        return Made(out, rows, elements, self._letters(records, failed) if failed.num_rows else None)
 
-    def failed(self, result: pa.Table, records: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """A result of `run` without the records that have failed, and these as dead letters."""
-        if careful.NUMBER not in result.schema.names:
-            return result, None
-        is_failed = pc.is_valid(result.column(careful.NUMBER))
-        failed = result.filter(is_failed)
+    def _letters(self, records: pa.Table, failed: pa.Table) -> pa.Table:
         poisoned = records.take(failed.column(careful.NUMBER))
         texts = [record_text(poisoned.slice(index, 1)) for index in range(poisoned.num_rows)]
-        failed_letters = letters(self._operator, texts, failed.column(careful.ERROR).to_pylist())
-        return result.filter(pc.invert(is_failed)), failed_letters
-
-    def timers_of(self, keys: Keys) -> pa.Table:
-        """Rows without a record, only keys."""
-        given = dict(zip(keys.columns.schema.names, keys.columns.columns, strict=True))
-        columns = [
-            given[field.name] if field.name in given else pa.nulls(len(keys), field.type) for field in self._records
-        ]
-        return pa.Table.from_arrays(columns, schema=self._records)
+        return letters(self._operator, texts, failed.column(careful.ERROR).to_pylist())
 
     def _state(self, declared_state: DeclaredState) -> runner.Declared:
         where = f"{self._where}: the type of state '{declared_state.name}'"
@@ -157,15 +128,38 @@ class ProcessPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """Additional columns of a job's rows. is_record: true for records, false for timers.
+class Visits:
+    """The keys that the function is called for, with what it is given of each.
 
-    watermarks: event time for each key by number, or for all.
+    counts: of its records; watermarks: event time for each, or for all.
     """
 
-    is_record: bool
+    keys: Keys
+    payloads: pa.Array
+    counts: Array
     watermarks: int | Array
     now_ms: int
+
+    def batches(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+        """As `runner` takes them."""
+        keys, count = self.keys.columns, len(self.keys)
+        times = np.broadcast_to(self.watermarks, count), np.full(count, self.now_ms)
+        columns = [*keys.columns, self.payloads, *map(pa.array, (self.counts, *times))]
+        first = 0
+        for visits in batches_of(pa.table(columns, [*keys.schema.names, *runner.VISITS.names])):
+            yield visits
+            count = pc.sum(visits.column(runner.COUNT)).as_py()
+            yield from batches_of(records.slice(first, count))
+            first += count
+
+
+class Made(NamedTuple):
+    """What came of calls: the function's output, its state as `runner` has it, and records that it failed on."""
+
+    out: pa.Table
+    rows: pa.Table
+    elements: pa.Table
+    failed: pa.Table | None = None
 
 
 class ProcessStore:
@@ -197,8 +191,8 @@ class ProcessStore:
         order = np.argsort(numbers, kind="stable")
         records = partial.drop_columns([HASH]).take(pa.array(order))
         payloads = self._rows.find(keys, self._time.now_ms)
-        changed, failed = self._visit(records, numbers[order], keys, payloads, is_record=True)
-        return Merged(partial.num_rows, changed, failed=failed)
+        made = self._visit(keys, payloads, np.bincount(numbers, minlength=len(keys)), records)
+        return Merged(partial.num_rows, made.out, failed=made.failed)
 
     def advance(self, watermark_ms: int) -> pa.Table:
         self._rows.clock.advance(watermark_ms)
@@ -242,37 +236,28 @@ class ProcessStore:
     def _fire(self, *, expires: bool = False) -> Iterator[Portion]:
         """Visits the keys whose timers are due. expires: rows that have expired are removed at the end."""
         due = self._rows.due(self._rows.clock.now, self._time.now_ms)
+        nothing = _without_hash(self._rows.record_schema).empty_table()
         following = next(due, None)
         while following is not None:
             keys, payloads = following
-            timers = self._plan.timers_of(keys)
-            fired, _ = self._visit(timers, np.arange(len(keys)), keys, payloads, is_record=False)
+            made = self._visit(keys, payloads, np.zeros(len(keys), np.int64), nothing)
             following = next(due, None)
             if following is None and expires:
                 self._rows.expire(self._time.now_ms)
-            yield Portion(fired, is_settled=True, is_last=following is None)
+            yield Portion(made.out, is_settled=True, is_last=following is None)
         if expires:
             self._rows.expire(self._time.now_ms)
 
-    def _visit(
-        self, records: pa.Table, numbers: Array, keys: Keys, payloads: pa.Array, *, is_record: bool
-    ) -> tuple[pa.Table, pa.Table | None]:
-        """Calls the function, stores changed payloads; returns its output, and the records that it failed on."""
-        about = About(is_record, self._rows.clock.reached.of(keys.hashes), self._time.now_ms)
-        result, failed = self._plan.failed(self._plan.run(records, numbers, payloads, about), records)
-        is_state = pc.is_valid(result.column(runner.KEY))
-        for batch in result.filter(is_state).select(runner.OUTPUT.names).combine_chunks().to_batches():
-            is_element = batch.column(runner.ELEMENT).is_valid()
-            has_elements = batch.column(runner.ELEMENT).null_count < batch.num_rows
-            rows = batch.filter(pc.invert(is_element)) if has_elements else batch
+    def _visit(self, keys: Keys, payloads: pa.Array, counts: Array, records: pa.Table) -> Made:
+        """Calls the function, and stores changed payloads."""
+        watermarks = self._rows.clock.reached.of(keys.hashes)
+        made = self._plan.run(Visits(keys, payloads, counts, watermarks, self._time.now_ms), records)
+        for rows in made.rows.to_batches():
             self._rows.put(_some(keys, rows), rows_of(rows))
-            if has_elements:
-                assert self._rows.elements is not None, "only such stores have a function write elements"
-                parts = batch.filter(is_element)
-                of = _some(keys, parts)
-                self._rows.elements.put(of, parts.column(runner.ELEMENT), parts.column(runner.PAYLOAD))
-        out = result.filter(pc.invert(is_state)).select(self.schema.names)
-        return pa.Table.from_arrays(out.columns, schema=self.schema), failed
+        for parts in made.elements.to_batches():
+            assert self._rows.elements is not None, "only such stores have a function write elements"
+            self._rows.elements.put(_some(keys, parts), parts.column(runner.ELEMENT), parts.column(runner.PAYLOAD))
+        return made
 
 
 @dataclass(frozen=True, slots=True)

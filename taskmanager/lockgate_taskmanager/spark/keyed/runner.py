@@ -1,20 +1,21 @@
 """Calls a process function for the keys of a micro-batch. Runs in Spark's Python workers, see `handles`.
 
-in: the records' columns, and INPUT; the rows of a key are adjacent, its payload is in the first of them
-out: the columns of the result, and OUTPUT; output rows have no KEY, the other rows are the state of a key
+in: a batch of VISITS, a row for each key with its columns in front; behind it the records of these keys, key after
+    key; then the next such batch
+out: batches of the function's result, of ROWS: the state of keys, and of ELEMENTS
 
 The payload of a key is made of plain values, see `key_payload`. A key without state and timers has none. Where a store
-keeps elements apart, changed ones have rows of output as well, behind that of their key: ELEMENT is the name of such an
-element, and PAYLOAD its content, NULL when it is removed.
+keeps elements apart, changed ones have rows of their own: ELEMENT is the name of such an element, and PAYLOAD its
+content, NULL when it is removed. They come behind the rows of their keys.
 """
 
 from __future__ import annotations
 
 import pickle
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
@@ -23,7 +24,6 @@ import pyarrow as pa
 from lockgate_taskmanager.spark.functions.rows import (
     UNREADABLE,
     Record,
-    UnreadableRecord,
     WrongResult,
     careful_records,
     copied,
@@ -42,28 +42,36 @@ from lockgate_taskmanager.spark.keyed.handles import (
     converter,
     optional,
 )
-from lockgate_taskmanager.state.format.key_payload import MARK, Apart, PlainUnpickler, read, written
+from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE
+from lockgate_taskmanager.state.format.key_payload import (
+    PICKLED,
+    Apart,
+    Elements,
+    Packing,
+    PlainUnpickler,
+    read,
+    written,
+)
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
-IS_RECORD, WATERMARK, NOW = "__is_record", "__watermark", "__now"
-INPUT = pa.schema(
-    [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (IS_RECORD, pa.bool_()), (WATERMARK, pa.int64()), (NOW, pa.int64())]
+COUNT, WATERMARK, NOW = "__count", "__watermark", "__now"
+VISITS = pa.schema([(PAYLOAD, pa.binary()), (COUNT, pa.int64()), (WATERMARK, pa.int64()), (NOW, pa.int64())])
+"""COUNT: of its records, none where only timers are due."""
+ROWS = pa.schema(
+    [(KEY, pa.int32()), (PAYLOAD, pa.binary()), (EVENT, pa.int64()), (WALL, pa.int64()), (EXPIRY, pa.int64())]
 )
-OUTPUT = pa.schema(
-    [
-        (KEY, pa.int32()),
-        (PAYLOAD, pa.binary()),
-        (EVENT, pa.int64()),
-        (WALL, pa.int64()),
-        (EXPIRY, pa.int64()),
-        (ELEMENT, pa.binary()),
-    ]
-)
+"""KEY: the number of its visit."""
+ELEMENTS = pa.schema([(KEY, pa.int32()), (ELEMENT, pa.binary()), (PAYLOAD, pa.binary())])
 NEVER = (1 << 63) - 1
 UNKNOWN = -(1 << 63)
 VALUE, LIST, MAP = "value", "list", "map"
-_MARK = MARK[0]
+_CODES = {
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), "q"),
+    **dict.fromkeys((pa.float32(), pa.float64()), "d"),
+    pa.bool_(): "?",
+}
+"""Of `struct`, for the values of states."""
 _EXITS = (SystemExit, KeyboardInterrupt)
 
 
@@ -117,12 +125,15 @@ class Runner:
         store keeps elements of maps and lists apart.
         """
         self._function, self._states = function, {state.name: state for state in states}
+        self._packing = _packing(states)
+        self._has_no_ttl = not any(state.ttl_ms for state in states)
+        self._lasts = False  # nothing of the current key expires
         self._values = frozenset(state.name for state in states if state.shape == VALUE)
         self._keys, self._records, self._result = keys, records, result
         self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
         self._context = KeyContext(self._timers)
-        self._number: int | None = None  # of the current key
         self._by_element = by_element
+        self._visited = 0  # keys of earlier batches
         self._apart: dict[str, Apart] = {}  # of the current key
         self._watermark = UNKNOWN
         self._records_of = records_of(records)
@@ -131,40 +142,58 @@ class Runner:
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
         self._append = _appender(self._names, self._out, may_change=self._may_change)
-        self._starts: list[int] = []  # of each call that emitted rows, the first of them
-        self._keys_of_calls: list[Any] = []
-        self._causes: list[Cause] = []
-        self._kept: list[tuple[int, bytes | None, int | None, int | None, int | None, bytes | None]] = []
+        self._causes: list[Cause] = []  # of each row; no tuples: the garbage collector would go through them
+        self._keys_of_rows: list[Any] = []
+        self._kept: list[tuple[int, bytes | None, int, int, int]] = []
+        self._elements: list[tuple[int, bytes, bytes | None]] = []
         for state in states:
             setattr(function, state.name, self._handle(state))
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
-        for batch in batches:
-            given = batch.select(list(self._records))
-            try:
-                records = self._records_of(given)
-            except UNREADABLE:
-                records = iter(careful_records(given))
-            about = (batch.column(name).to_pylist() for name in INPUT.names)
-            for row, number, payload, is_record, watermark, now_ms in zip(records, *about, strict=True):
-                if number != self._number:
-                    self._leave()
-                    self._enter(number, row, payload, watermark, now_ms)
-                if is_record:
-                    if isinstance(row, UnreadableRecord):
-                        self._refuse(row)
-                    else:
-                        try:
-                            self._emit(self._function.process(self._context, row), row)
-                        except _EXITS as error:
-                            raise _placed(error, self._context.key, row) from None
-            yield from self._flush()
-        self._leave()
+        for visits in batches:
+            yield from self._visit(visits, chain.from_iterable(map(self._records_in, batches)))
         yield from self._flush()
 
-    def _refuse(self, record: UnreadableRecord) -> None:
-        """The function cannot be called with it."""
+    def _visit(self, visits: pa.RecordBatch, records: Iterator[Record]) -> Iterator[pa.RecordBatch]:
+        about = (visits.column(name).to_pylist() for name in VISITS.names)
+        context, process = self._context, self._function.process
+        for number, (key, payload, count, watermark, now_ms) in enumerate(
+            zip(self._keys_in(visits), *about, strict=True), self._visited
+        ):
+            self._enter(key, payload, watermark, now_ms)
+            for row in islice(records, count):
+                if type(row) is dict:
+                    try:
+                        self._emit(process(context, row), row)
+                    except _EXITS as error:
+                        raise _placed(error, key, row) from None
+                else:
+                    self._refuse(row)
+            self._leave(number)
+            if max(len(self._kept), len(self._out[0])) >= ROWS_AT_ONCE:
+                yield from self._flush()
+        self._visited += visits.num_rows
+
+    def _records_in(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        """Those that Python cannot hold are UnreadableRecords."""
+        try:
+            return self._records_of(batch)
+        except UNREADABLE:
+            return iter(careful_records(batch))
+
+    def _keys_in(self, visits: pa.RecordBatch) -> Iterable[Any]:
+        """A value, or a tuple of them if there are several columns; text in place of what Python cannot hold."""
+        columns = visits.select(list(self._keys))
+        try:
+            values = [column.to_pylist() for column in columns.columns]
+        except UNREADABLE:
+            rows = careful_records(columns)
+            values = [[row[name] for row in rows] for name in self._keys]
+        return values[0] if len(values) == 1 else zip(*values, strict=True)
+
+    def _refuse(self, record: Any) -> None:
+        """The function cannot be called with it: an UnreadableRecord."""
         raise record.error()
 
     def _handle(self, declared: Declared) -> Any:
@@ -180,23 +209,28 @@ class Runner:
             self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms, keys
         )
 
-    def _enter(self, number: int, row: dict[str, Any], payload: bytes | None, watermark: int, now_ms: int) -> None:
-        names = self._keys
-        self._number, self._watermark = number, watermark
+    def _enter(self, key: Any, payload: bytes | None, watermark: int, now_ms: int) -> None:
         context = self._context
-        context.key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
+        self._watermark = watermark
+        context.key = key
         context.watermark = None if watermark == UNKNOWN else watermark
         context.now_ms = now_ms
-        if payload is None or payload[0] == _MARK:
-            content, event, wall, self._apart = read(payload)
-        else:  # as most: without a call around it
+        packing = self._packing
+        if packing is not None and payload is not None and payload.startswith(packing.head):
+            content, self._apart = packing.read(payload), {}
+            event, wall = [], []
+        elif payload is not None and payload[0] == PICKLED:  # without a call around it
             content, event, wall = PlainUnpickler(BytesIO(payload)).load()
             self._apart = {}
-        self._cells.content, self._cells.now_ms = content, now_ms
-        self._cells.is_changed = False
+        else:
+            content, event, wall, self._apart = read(payload)
+        cells = self._cells
+        cells.content, cells.now_ms, cells.is_changed = content, now_ms, False
         self._timers.enter(event, wall)
+        self._lasts = self._has_no_ttl
         for name, found in content.items():
             if name not in self._values or found[1]:  # else it stays, as most does
+                self._lasts = False
                 self._drop_what_is_over(now_ms)
                 break
 
@@ -217,24 +251,20 @@ class Runner:
                 if len(kept) < len(found):
                     self._cells.set(name, kept)
 
-    def _leave(self) -> None:
+    def _leave(self, number: int) -> None:
         """Fires the timers of the current key that are due, and records its state if it has changed."""
-        if self._number is None:
-            return
         timers = self._timers
         if self._watermark == NEVER:  # the end of the input: timers set by these calls would never end
             for time_ms in list(timers.event):
                 if time_ms in timers.event:
                     timers.delete_event_time(time_ms)
                     self._on_timer(TimerEvent(time_ms, True))
-        else:
-            if timers.event:
-                self._fire(timers.event, self._watermark, True)
+        elif timers.event:
+            self._fire(timers.event, self._watermark, True)
         if timers.wall:
             self._fire(timers.wall, self._context.now_ms, False)
         if self._cells.is_changed or timers.is_changed:
-            self._keep(self._number)
-        self._number = None
+            self._keep(number)
 
     def _fire(self, times: list[int], now_ms: int, is_event_time: bool) -> None:
         """In order of time; a timer set meanwhile for a time that is not later has to wait, or this might never end."""
@@ -253,14 +283,18 @@ class Runner:
         """Records payload, earliest timers and expiry time of the current key, and its elements that have changed."""
         content, timers = self._cells.content, self._timers
         if not content and not timers.event and not timers.wall:
-            self._kept.append((number, None, NEVER, NEVER, NEVER, None))
+            self._kept.append((number, None, NEVER, NEVER, NEVER))
             return
         event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
-        expiry = self._expiry() if event == wall == NEVER else NEVER
-        payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
-        self._kept.append((number, payload, event, wall, expiry, None))
+        expiry = NEVER if self._lasts or event != NEVER or wall != NEVER else self._expiry()
+        elements: Elements = []
+        if self._packing is not None and event == wall == NEVER and self._packing.fits(content):
+            payload = self._packing.written(content)
+        else:
+            payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
+        self._kept.append((number, payload, event, wall, expiry))
         if elements:
-            self._kept += ((number, value, None, None, None, name) for name, value in elements)
+            self._elements += ((number, name, value) for name, value in elements)
 
     def _expiry(self) -> int:
         last = 0
@@ -276,16 +310,14 @@ class Runner:
     def _emit(self, emitted: Any, cause: Cause) -> None:
         if emitted is None:
             return
-        place, columns, append = len(self._out[0]), self._columns, self._append
+        columns, append, key = self._columns, self._append, self._context.key
         for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
             if type(row) is dict and row.keys() == columns:  # as most
                 append(row)
             else:
                 append(self._as_dict(row, cause))
-        if len(self._out[0]) > place:
-            self._starts.append(place)  # no tuples: the garbage collector would go through them
-            self._keys_of_calls.append(self._context.key)
             self._causes.append(cause)
+            self._keys_of_rows.append(key)
 
     def _as_dict(self, row: Any, cause: Cause) -> dict[str, Any]:
         """A row of another shape, with every column. Raises TypeError for what is none."""
@@ -302,20 +334,13 @@ class Runner:
         raise TypeError(f"{text}{_place(self._context.key, cause)}")
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        count = len(self._out[0])
-        if count:
-            columns = self._columns_of_output()
-            rest = [pa.nulls(count, field.type) for field in OUTPUT]
-            table = pa.Table.from_arrays([*columns, *rest], names=[*self._result.names, *OUTPUT.names])
-            yield from table.to_batches()  # several if a column is longer than 2 GiB
-            for collected in (*self._out, self._starts, self._keys_of_calls, self._causes):
+        if self._out[0]:
+            made = pa.Table.from_arrays(self._columns_of_output(), names=self._result.names)
+            yield from made.to_batches()  # several if a column is longer than 2 GiB
+            for collected in (*self._out, self._causes, self._keys_of_rows):
                 collected.clear()
-        if self._kept:
-            rest = [pa.nulls(len(self._kept), field.type) for field in self._result]
-            parts = zip(zip(*self._kept, strict=True), OUTPUT, strict=True)
-            columns = [pa.array(values, field.type) for values, field in parts]
-            yield pa.RecordBatch.from_arrays([*rest, *columns], names=[*self._result.names, *OUTPUT.names])
-            self._kept.clear()
+        yield from flushed(self._kept, ROWS)
+        yield from flushed(self._elements, ELEMENTS)
 
     def _columns_of_output(self) -> list[pa.Array | pa.ChunkedArray]:
         """Raises TypeError for the first row that does not fit: its key, and what it was emitted for."""
@@ -327,9 +352,23 @@ class Runner:
                 wrong.append((error.index, _misfit(error, field)))
         if wrong:
             index, reason = min(wrong, key=itemgetter(0))
-            call = bisect_right(self._starts, index) - 1
-            raise TypeError(f"{reason}{_place(self._keys_of_calls[call], self._causes[call])}")
+            raise TypeError(f"{reason}{_place(self._keys_of_rows[index], self._causes[index])}")
         return made
+
+
+def _packing(states: tuple[Declared, ...]) -> Packing | None:
+    """If all of them are single numbers."""
+    codes = {state.name: _CODES.get(state.kind) for state in states if state.shape == VALUE}
+    known = {name: code for name, code in codes.items() if code is not None}
+    return Packing(known) if states and len(known) == len(states) else None
+
+
+def flushed(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches, none of no rows; the list is empty afterwards."""
+    if rows:
+        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
+        yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+        rows.clear()
 
 
 def _appender(

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from lockgate_proto.messages import CountWindow, Operator, OperatorState, WindowProcess
 from pyspark import cloudpickle
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from lockgate_taskmanager.spark.chain import loaded, named, require_unreserved
 from lockgate_taskmanager.spark.declared import declared_frame
-from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.keyed import window_runner
+from lockgate_taskmanager.spark.keyed.ipc_batches import batches_of
+from lockgate_taskmanager.spark.keyed.ipc_plan import IpcPlan
 from lockgate_taskmanager.spark.keyed.large_window import large_window_named
-from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec, passable_schema
-from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.leaf import passable_schema
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.contents.contents_spec import ContentsSpec
 from lockgate_taskmanager.state.contents.window_contents import Calls, WindowContents
@@ -53,13 +52,8 @@ class WindowPlan:
         keys = tuple(named_so[key.casefold()] for key in kind.keys)
         self._keys, self._where, self._window = keys, where, window
         call = window_runner.calling(kind.function, keys, tuple(records.names), self.schema, window)
-
-        def build(frame: DataFrame) -> DataFrame:
-            with explained(where, frame.columns):
-                return frame.mapInArrow(call, from_arrow_schema(self.schema))
-
-        spec = LeafSpec(Form.TABLE, table=pa.schema([*records, *window_runner.INPUT]))
-        self._plan: Plan = bench.plan("windows", spec, build, where)
+        given = pa.schema([*records, *window_runner.INPUT])
+        self._plan = IpcPlan(bench, "windows", call, [given], [self.schema], where)
 
     def run(self, calls: Sequence[Calls]) -> pa.Table:
         """Calls the function. calls: of one portion, one or more."""
@@ -70,8 +64,8 @@ class WindowPlan:
             tables.append(pa.Table.from_arrays([*some.rows.columns, *columns], names))
             first += int(some.numbers[-1]) + 1
         with large_window_named(calls, self._keys, self._where, self._window):
-            result = self._plan.run(pa.concat_tables(tables).combine_chunks())
-        return pa.Table.from_arrays(result.columns, schema=self.schema)
+            (made,) = self._plan.run(batch for table in tables for batch in batches_of(table))
+        return made
 
     def warm_up(self) -> None:
         """Runs the job over no records."""

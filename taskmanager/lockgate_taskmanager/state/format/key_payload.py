@@ -2,13 +2,18 @@
 and lists.
 
     whole      the pickle of (states by name, event time timers, processing time timers)
+    packed     PACKED (1 byte), length of its head (4 bytes, little-endian), its head, value and expiry of each state
     apart      MARK (1 byte), length of the head (4 bytes, little-endian), the head, the elements
+    its head   of each state the code of its values in `struct` and its name, in UTF-8, separated by spaces
     head       the pickle of (the other states, both timers, for each state that is apart (its number, whether a map))
     element    number of its state, its position, the key in a map or None, its entry: four pickled values, written so
                that elements one after the other are the items of one pickled list
 
-The row of the key ends after the head; who reads it appends the rows of its elements, in order of their names: number
-(2 bytes), position (6 bytes), big-endian. Positions rise in the order of a map or list.
+Packed are states that are single numbers, if all are there and the key has no timers: reading and writing them takes a
+third of the time.
+
+The row of a key that is apart ends after the head; who reads it appends the rows of its elements, in order of their
+names: number (2 bytes), position (6 bytes), big-endian. Positions rise in the order of a map or list.
 
 All values are plain, and an unpickler that accepts nothing else reads them. Runs in Spark's Python workers too, which
 need no installation of Lockgate: the module travels with the function, and imports only the standard library.
@@ -18,14 +23,16 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, NamedTuple
 
-MARK = b"\x01"  # a pickle begins with another byte
+MARK, PACKED = b"\x01", b"\x02"  # a pickle begins with another byte, see PICKLED
+PICKLED = 0x80
 ALL = b""  # a name for all elements of a key, which are removed
 LARGEST_WHOLE = 4096
 """Bytes of the row of a key beyond which its maps and lists are written apart: about a block of a database."""
@@ -91,10 +98,38 @@ class Content(NamedTuple):  # one for each visit of a key: a frozen dataclass ta
     apart: dict[str, Apart]
 
 
+class Packing:
+    """Reads and writes packed rows of some states. Compiled for their names, as `records_of` is."""
+
+    def __init__(self, codes: Mapping[str, str]) -> None:
+        """codes: of the values of each state, by name."""
+        head = " ".join(f"{code}{name}" for name, code in codes.items()).encode()
+        self.head = b"".join((PACKED, len(head).to_bytes(_PREFIX_BYTES - 1, "little"), head))
+        self._names = codes.keys()
+        variables = ", ".join(f"v{index}, e{index}" for index in range(len(codes)))
+        states = ", ".join(f"{name!r}: (v{index}, e{index})" for index, name in enumerate(codes))
+        entries = ", ".join(f"*states[{name!r}]" for name in codes)
+        layout = _layout(codes)
+        known = {"head": self.head, "start": len(self.head), "unpack": layout.unpack_from, "pack": layout.pack}
+        known["made"] = eval(f"lambda {variables}: {{{states}}}")
+        self.read: Callable[[bytes], dict[str, Any]] = eval("lambda row: made(*unpack(row, start))", known)
+        self.written: Callable[[dict[str, Any]], bytes] = eval(f"lambda states: head + pack({entries})", known)
+
+    def fits(self, states: dict[str, Any]) -> bool:
+        """Whether they can be written so."""
+        return states.keys() == self._names
+
+
+def _layout(codes: Mapping[str, str]) -> struct.Struct:
+    return struct.Struct("<" + "".join(f"{code}q" for code in codes.values()))
+
+
 def read(payload: bytes | None) -> Content:
     """The state of a key, from its row with its elements. Raises what an unpickler raises."""
     if payload is None:
         return Content({}, [], [], {})
+    if payload[:1] == PACKED:
+        return Content(_unpacked(payload), [], [], {})
     if payload[:1] != MARK:
         states, event, wall = PlainUnpickler(io.BytesIO(payload)).load()
         return Content(states, event, wall, {})
@@ -135,6 +170,14 @@ def written(
     if not apart:
         return pickle.dumps((states, event, wall), 5), []
     return b"".join((MARK, len(head).to_bytes(_PREFIX_BYTES - 1, "little"), head)), elements
+
+
+def _unpacked(payload: bytes) -> dict[str, Any]:
+    """A packed row of states that are perhaps declared no longer."""
+    behind = _PREFIX_BYTES + int.from_bytes(payload[1:_PREFIX_BYTES], "little")
+    codes = {item[1:]: item[:1] for item in payload[_PREFIX_BYTES:behind].decode().split(" ")}
+    values = _layout(codes).unpack_from(payload, behind)
+    return dict(zip(codes, zip(values[::2], values[1::2], strict=True), strict=True))
 
 
 def whole(payload: bytes) -> bytes:

@@ -1,0 +1,43 @@
+"""Record batches as values of one BINARY column, each an Arrow IPC message. Also used in Spark's Python workers.
+
+Spark would turn the columns of a batch into rows and back, on the way to a Python worker and on the way from it, which
+takes longer than most functions. A BINARY value is passed on as it is, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+Call = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+SCHEMA = pa.schema([("__schema", pa.int32()), ("__batch", pa.binary())])
+"""__schema: the number of the batch's schema, among those that both sides know."""
+ROWS_AT_ONCE = 8_192
+"""Few enough for a processor's cache, and for Python's garbage collector."""
+
+
+def batches_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows of a table in batches that suit a call; none of no rows."""
+    return (batch for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE) if batch.num_rows)
+
+
+def sealed(batches: Iterable[pa.RecordBatch], schemas: Sequence[pa.Schema]) -> Iterator[pa.RecordBatch]:
+    """A row for each batch. schemas: of the batches, which differ in their names."""
+    numbers = {tuple(schema.names): number for number, schema in enumerate(schemas)}
+    for batch in batches:
+        row = [[numbers[tuple(batch.schema.names)]], [batch.serialize().to_pybytes()]]
+        yield pa.RecordBatch.from_arrays(list(map(pa.array, row, SCHEMA.types)), schema=SCHEMA)
+
+
+def opened(rows: Iterable[pa.RecordBatch], schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches in the rows, each with the number of its schema."""
+    for row in rows:
+        for number, message in zip(*row.columns, strict=True):
+            place = number.as_py()
+            yield place, pa.ipc.read_record_batch(message.as_py(), schemas[place])  # a copy: its memory is aligned
+
+
+def sealing(call: Call, given: Sequence[pa.Schema], made: Sequence[pa.Schema]) -> Call:
+    """The same for Spark. given, made: schemas of the batches that it takes, and of those that it makes."""
+    return lambda rows: sealed(call(batch for _, batch in opened(rows, given)), made)
