@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from lockgate_proto.messages import AttemptId, JobGraph, SubtaskId
 from lockgate_taskmanager.task.program import Batch, Exhausted, Idle, ProgramContext
 from pyarrow import csv
 
-from benchmarks.common import Measurement, Row, WrongResult, parser, run, say
+from benchmarks.common import Measurement, Row, WrongResult, at_least, parser, run, say
 from lockgate import Job, ProcessFunction, ValueState, count, sum_
 from lockgate.errors import UserError
 from lockgate.pipeline.stream import KeyedStream, Stream
@@ -32,6 +32,7 @@ _TARGET_MS = 60_000  # the size of a batch is bounded by bytes alone
 _LINE_BYTES = 12  # 1234567,123\n
 _WARM_BATCHES = 15  # slow start, and the JVM's compiler
 _SOURCE, _KEYED = "records", "keyed"
+_GOALS = {"process function": 300_000}  # records/s of the subtask alone
 
 
 class RunningSum(ProcessFunction):
@@ -66,15 +67,21 @@ OPERATORS: dict[str, Callable[[KeyedStream], Stream]] = {
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """records, seconds: of each measured micro-batch."""
+    """records, seconds: of each measured micro-batch; own_seconds: in the keyed subtask, without its source."""
 
     records: tuple[int, ...]
     seconds: tuple[float, ...]
+    own_seconds: tuple[float, ...]
 
     @property
     def per_second(self) -> float:
         """Records, of the median batch."""
         return statistics.median(n / s for n, s in zip(self.records, self.seconds, strict=True))
+
+    @property
+    def own_per_second(self) -> float:
+        """The same by the keyed subtask."""
+        return statistics.median(n / s for n, s in zip(self.records, self.own_seconds, strict=True))
 
 
 def graph(folder: Path, add: Callable[[KeyedStream], Stream]) -> JobGraph:
@@ -120,7 +127,7 @@ class Stage:
         self._forward(self._source.open())
         self._keyed.open()
         self._source.assign(*engine.discover(job, _SOURCE, ()))
-        self._batches: list[tuple[int, float]] = []
+        self._batches: list[tuple[int, float, float]] = []  # records, seconds, those of the keyed subtask
 
     def batch(self) -> None:
         """One micro-batch, from reading it to what the keyed operator puts out."""
@@ -128,18 +135,19 @@ class Stage:
         polled = self._source.poll()
         if isinstance(polled, Exhausted | Idle):
             raise UserError(f"the input has ended too early: {polled}")
+        read = time.perf_counter()
         self._forward(polled)
-        self._batches.append((polled.read_rows, time.perf_counter() - started))
+        ended = time.perf_counter()
+        self._batches.append((polled.read_rows, ended - started, ended - read))
 
     def speed(self) -> Speed:
         """Of all but the first batches."""
-        measured = self._batches[_WARM_BATCHES:]
-        return Speed(tuple(n for n, _ in measured), tuple(s for _, s in measured))
+        return Speed(*zip(*self._batches[_WARM_BATCHES:], strict=True))
 
     def check(self, records: Records) -> None:
         """What was put out against the records that were read. Raises WrongResult. Closes the programs."""
         self.close()
-        count = sum(n for n, _ in self._batches)
+        count = sum(n for n, _, _ in self._batches)
         keys, values = records.keys[:count], records.values[:count]
         found = pa.concat_tables(self._out)
         if "total" not in found.schema.names:
@@ -198,10 +206,13 @@ def _measurement(arguments: argparse.Namespace, speeds: dict[str, Speed]) -> Mea
         batch, ms = statistics.median(speed.records), statistics.median(speed.seconds) * 1000
         rows.append(Row(name, f"{speed.per_second:,.0f} records/s"))
         rows.append(Row(f"  a batch of {batch:,.0f}", f"{ms:.0f} ms"))
+        own, goal = speed.own_per_second, _GOALS.get(name)
+        alone = "  its subtask alone"
+        rows.append(at_least(alone, own, goal, "records/s") if goal else Row(alone, f"{own:,.0f} records/s"))
         if speed.per_second != plain:
             rows.append(Row("  of the aggregate's speed", f"{speed.per_second / plain:.2f}"))
     values = {
-        name: {"per_second": speed.per_second, "records": speed.records, "seconds": speed.seconds}
+        name: {"per_second": speed.per_second, "own_per_second": speed.own_per_second, **asdict(speed)}
         for name, speed in speeds.items()
     }
     return Measurement(tuple(rows), {"keys": arguments.keys, "batch": arguments.batch, "operators": values})
