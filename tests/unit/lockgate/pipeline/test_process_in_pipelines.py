@@ -141,9 +141,10 @@ def test_a_function_runs_where_nothing_of_ours_is_installed(tmp_path: Path) -> N
     (tmp_path / "elsewhere.py").write_text(
         "import pickle, sys\nimport pyarrow as pa\n"
         "call = pickle.load(open('call', 'rb'))\n"
-        "names = ['user', 'page', '__key', '__payload', '__is_record', '__watermark', '__now']\n"
-        "rows = pa.record_batch([['u', 'u'], ['a', 'a'], [0, 0], [None, None], [True, True], [0, 0], [0, 0]], names)\n"
-        "print([batch.to_pylist()[-1] for batch in call(iter([rows]))][0]['n'])\n"
+        "names = ['user', '__payload', '__count', '__watermark', '__now']\n"
+        "visits = pa.record_batch([['u'], [None], [2], [0], [0]], names)\n"
+        "records = pa.record_batch({'user': ['u', 'u'], 'page': ['a', 'a']})\n"
+        "print(next(call(iter([visits, records]))).to_pylist()[-1]['n'])\n"
         "assert not {'lockgate', 'taskmanager', 'lockgate_proto'} & set(sys.modules)\n"
     )
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import pickle
 import sys
+from collections import Counter
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from lockgate_taskmanager.spark.functions.rows import UnreadableRecordError
 from lockgate_taskmanager.spark.keyed.careful import ERROR, NUMBER, CarefulRunner
 from lockgate_taskmanager.spark.keyed.runner import (
     ELEMENT,
-    INPUT,
+    EVENT,
     KEY,
     LIST,
     MAP,
@@ -26,6 +28,8 @@ from lockgate_taskmanager.spark.keyed.runner import (
 )
 from lockgate_taskmanager.spark.raised import raised
 from lockgate_taskmanager.state.format import key_payload
+
+from tests.process_runner import made, visits
 
 KEYS, RECORDS = ("k",), ("k", "v")
 RESULT = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -78,32 +82,33 @@ class Everything:
         raise KeyError("timer")
 
 
-def batch(*records: tuple[int, str, int], payload: bytes | None = None, watermark: int = UNKNOWN) -> pa.RecordBatch:
-    """records: number of the key, key, value."""
-    columns = [
-        [key for _, key, _ in records],
-        [value for _, _, value in records],
-        pa.array([number for number, _, _ in records], pa.int32()),
-        pa.array([payload] + [None] * (len(records) - 1), pa.binary()),
-        [True] * len(records),
-        [watermark] * len(records),
-        [0] * len(records),
-    ]
-    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=[*RECORDS, *INPUT.names])
+Batches = tuple[pa.RecordBatch, pa.RecordBatch]
 
 
-def outcome(kind: type[Runner], *batches: pa.RecordBatch, by_element: bool = False) -> list[dict[str, Any]]:
-    runner = kind(Everything(), STATES, KEYS, RECORDS, RESULT, False, by_element)
-    return pa.Table.from_batches(list(runner.run(iter(batches)))).to_pylist()
+def batch(*records: tuple[int, str, int], payload: bytes | None = None, watermark: int = UNKNOWN) -> Batches:
+    """Visits of the keys, and their records. records: number of the key, key, value; payload: of the first key."""
+    counts = Counter(number for number, _, _ in records)
+    keys = pa.record_batch({"k": list(dict(record[:2] for record in records).values())})
+    payloads = [payload, *[None] * (len(counts) - 1)]
+    given = pa.record_batch({"k": [key for _, key, _ in records], "v": [value for _, _, value in records]})
+    return visits(keys, list(counts.values()), payloads, watermark), given
+
+
+def outcome(kind: type[Runner], *batches: Batches, by_element: bool = False) -> list[dict[str, Any]]:
+    return made(kind(Everything(), STATES, KEYS, RECORDS, RESULT, False, by_element), *chain.from_iterable(batches))
 
 
 def states(rows: list[dict[str, Any]]) -> dict[int, Any]:
     """Content and timers by key."""
-    return {row[KEY]: pickle.loads(row[PAYLOAD]) for row in rows if row[KEY] is not None}
+    return {row[KEY]: pickle.loads(row[PAYLOAD]) for row in rows if EVENT in row}
 
 
 def put_out(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    return [(row["k"], row["n"]) for row in rows if row["k"] is not None]
+    return [(row["k"], row["n"]) for row in rows if "k" in row]
+
+
+def failures(rows: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    return [(row[NUMBER], row[ERROR]) for row in rows if NUMBER in row]
 
 
 class Exits:
@@ -128,10 +133,9 @@ class Exits:
         (batch((0, "a", 1), watermark=NEVER), "two lines; the key: 'a'; the timer: 1 ms of event time", "on_timer"),
     ],
 )
-def test_a_function_that_exits_says_where(kind: type[Runner], given: pa.RecordBatch, text: str, method: str) -> None:
-    runner = kind(Exits(), (), KEYS, RECORDS, RESULT)
+def test_a_function_that_exits_says_where(kind: type[Runner], given: Batches, text: str, method: str) -> None:
     with pytest.raises(SystemExit) as exited:
-        list(runner.run(iter([given])))
+        made(kind(Exits(), (), KEYS, RECORDS, RESULT), *given)
     assert str(exited.value) == text
     assert raised(exited.value).partition(" (line")[2].partition(", in ")[2].startswith(f"{method})")
 
@@ -141,8 +145,7 @@ POISONED = batch((0, "a", 1), (0, "a", -2), (0, "a", 99), (0, "a", 3), (1, "b", 
 
 
 def test_without_failures_it_has_the_same_result() -> None:
-    plain = outcome(Runner, GOOD)
-    assert [{name: row[name] for name in plain[0]} for row in outcome(CarefulRunner, GOOD)] == plain
+    assert outcome(CarefulRunner, GOOD) == outcome(Runner, GOOD)
 
 
 def test_a_failed_record_has_no_effect() -> None:
@@ -155,18 +158,18 @@ def test_a_failed_record_has_no_effect() -> None:
 def test_a_failed_record_writes_no_element(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_payload, "LARGEST_WHOLE", 0)
     careful, clean = outcome(CarefulRunner, POISONED, by_element=True), outcome(Runner, GOOD, by_element=True)
-    elements = [(row[KEY], row[ELEMENT], row[PAYLOAD]) for row in clean if row[ELEMENT] is not None]
+    elements = [row for row in clean if ELEMENT in row]
     assert len(elements) == 2 + 3 * 2, "of each key, that all before are removed; of each record, one of each state"
-    assert [(row[KEY], row[ELEMENT], row[PAYLOAD]) for row in careful if row[ELEMENT] is not None] == elements
+    assert [row for row in careful if ELEMENT in row] == elements
 
 
 def test_state_from_before_is_kept_where_every_record_fails() -> None:
-    (before,) = [row[PAYLOAD] for row in outcome(Runner, batch((0, "a", 1))) if row[KEY] is not None]
+    (before,) = [row[PAYLOAD] for row in outcome(Runner, batch((0, "a", 1))) if KEY in row]
     assert states(outcome(CarefulRunner, batch((0, "a", -2), (0, "a", -3), payload=before))) == {}  # nothing changed
 
 
 def test_failures_are_reported_by_number_with_their_messages() -> None:
-    found = [(row[NUMBER], row[ERROR]) for row in outcome(CarefulRunner, POISONED) if row[NUMBER] is not None]
+    found = failures(outcome(CarefulRunner, POISONED))
     assert [number for number, _ in found] == [1, 2, 4, 6]
     line = inspect.getsourcelines(Everything.process)[1] + inspect.getsource(Everything.process).split("\n").index(
         '            raise ValueError(f"no {value}")'
@@ -177,8 +180,9 @@ def test_failures_are_reported_by_number_with_their_messages() -> None:
 
 
 def test_numbers_continue_over_batches() -> None:
-    found = outcome(CarefulRunner, batch((0, "a", 1), (0, "a", 2)), batch((0, "a", -3)))
-    assert [row[NUMBER] for row in found if row[NUMBER] is not None] == [2]
+    rows = outcome(CarefulRunner, batch((0, "a", 1), (0, "a", 2)), batch((0, "b", -3), (0, "b", 4)))
+    assert [number for number, _ in failures(rows)] == [2]
+    assert list(states(rows)) == [0, 1], "the keys of both batches"
 
 
 def test_outages_and_timers_are_no_records() -> None:
@@ -208,15 +212,14 @@ class Refilled:
 @pytest.mark.parametrize("as_dict", [True, False])
 def test_an_emitted_object_may_be_changed_and_emitted_again(kind: type[Runner], as_dict: bool) -> None:
     result = pa.schema([("seen", pa.list_(pa.int64())), ("buffer", pa.binary())])
-    runner = kind(Refilled(as_dict), (), KEYS, RECORDS, result)
-    rows = pa.Table.from_batches(list(runner.run(iter([batch((0, "a", 1), (0, "a", 2))])))).to_pylist()
+    rows = made(kind(Refilled(as_dict), (), KEYS, RECORDS, result), *batch((0, "a", 1), (0, "a", 2)))
     assert [(row["seen"], row["buffer"]) for row in rows] == [([1], b"\x01"), ([1, 2], b"\x02")]
 
 
-def far(*values: int) -> pa.RecordBatch:
+def far(*values: int) -> Batches:
     """Records of one key with a time in microseconds."""
-    given = batch(*((0, "a", value) for value in values))
-    return given.set_column(1, "v", given.column("v").cast(pa.timestamp("us")))
+    visited, given = batch(*((0, "a", value) for value in values))
+    return visited, given.set_column(1, "v", given.column("v").cast(pa.timestamp("us")))
 
 
 class Counted:
@@ -231,15 +234,14 @@ YEAR_10000 = 253_402_300_800_000_000
 
 def test_a_date_that_python_does_not_have_is_the_fault_of_its_record() -> None:
     with pytest.raises(UnreadableRecordError) as error:
-        list(Runner(Counted(), (), KEYS, RECORDS, RESULT).run(iter([far(YEAR_10000, 0)])))
+        made(Runner(Counted(), (), KEYS, RECORDS, RESULT), *far(YEAR_10000, 0))
     assert raised(error.value) == (
         "the record has a value in column 'v', which is timestamp[us], that a Python function cannot be given: dates"
         " and times in Python are in the years 1 to 9999; the record: {'k': 'a', 'v': '10000-01-01 00:00:00.000000'}"
     )
-    batches = CarefulRunner(Counted(), (), KEYS, RECORDS, RESULT).run(iter([far(YEAR_10000, 0, YEAR_10000)]))
-    rows = pa.Table.from_batches(list(batches)).to_pylist()
+    rows = made(CarefulRunner(Counted(), (), KEYS, RECORDS, RESULT), *far(YEAR_10000, 0, YEAR_10000))
     assert put_out(rows) == [("a", 1970)]
-    failed = [(row[NUMBER], row[ERROR]) for row in rows if row[NUMBER] is not None]
+    failed = failures(rows)
     assert [number for number, _ in failed] == [0, 2]
     assert failed[0][1].startswith("the record has a value in column 'v'")
 
@@ -275,11 +277,11 @@ class Misfits:
 def test_a_wrong_value_names_the_key_and_the_first_record_or_timer(values: tuple[int, ...], expected: str) -> None:
     given = batch(*((0, "a", value) for value in values), watermark=10)
     with pytest.raises(TypeError) as error:
-        list(Runner(Misfits(), (), KEYS, RECORDS, RESULT).run(iter([batch((3, "z", 4)), given])))
+        made(Runner(Misfits(), (), KEYS, RECORDS, RESULT), *batch((3, "z", 4)), *given)
     assert str(error.value).endswith(expected)
 
 
 def test_a_timer_is_named_behind_records_that_were_left_out() -> None:
     given = batch((0, "a", 99), (0, "a", -1), (0, "a", 98), (1, "b", 1), watermark=10)
     with pytest.raises(TypeError, match="the key: 'a'; the timer: 5 ms"):
-        list(CarefulRunner(Misfits(), (), KEYS, RECORDS, RESULT).run(iter([given])))
+        made(CarefulRunner(Misfits(), (), KEYS, RECORDS, RESULT), *given)

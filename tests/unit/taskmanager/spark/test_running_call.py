@@ -130,14 +130,53 @@ def test_the_error_of_a_cancelled_call_is_its_cancellation(call: RunningCall) ->
         pytest.fail("cancelled before")
 
 
+def canceled(call: RunningCall, body: Callable[[], None]) -> None:
+    """Runs a call that is cancelled in it."""
+    with pytest.raises(Canceled), call.running():
+        body()
+
+
 def test_spark_jobs_are_interrupted_again_but_not_those_of_a_closed_program(hand: Hand) -> None:
     jobs = Jobs()
     call = RunningCall(jobs, hand)
-    call.cancel()
-    call.cancel()
+
+    def body() -> None:
+        call.cancel()
+        call.cancel()
+
+    canceled(call, body)
     assert jobs.interruptions == 2
     call.close([call.cancel])
     assert jobs.interruptions == 2
+
+
+def test_between_two_calls_there_is_no_job_to_interrupt(hand: Hand) -> None:
+    jobs = Jobs()
+    call = RunningCall(jobs, hand)
+    call.cancel()
+    assert jobs.interruptions == 0
+    with pytest.raises(Canceled), call.running():
+        pytest.fail("cancelled before")
+
+
+@pytest.mark.parametrize(("usual_s", "interruptions"), [(0.09, [0, 0, 1, 2]), (0.11, [1, 2, 3, 4])])
+def test_a_call_like_one_that_was_short_is_left_alone_for_a_while(
+    hand: Hand, usual_s: float, interruptions: list[int]
+) -> None:
+    jobs = Jobs()
+    call = RunningCall(jobs, hand)
+    with call.running():
+        hand.now_s += usual_s
+    found = []
+
+    def body() -> None:
+        for _ in interruptions:
+            call.cancel()
+            found.append(jobs.interruptions)
+            hand.now_s += 0.101
+
+    canceled(call, body)
+    assert found == interruptions
 
 
 @pytest.mark.parametrize(("took_s", "is_logged"), [(59.0, False), (270.0, True)])

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lockgate_proto.messages import KeyedProcess
 from lockgate_taskmanager.spark.keyed import runner
-from lockgate_taskmanager.spark.keyed.process import ProcessPlan, ProcessStore
+from lockgate_taskmanager.spark.keyed.process import Made, ProcessPlan, ProcessStore, Visits
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format import key_payload
@@ -196,18 +196,17 @@ class InProcess(ProcessPlan):
         )
 
     def compile(self, records: pa.Schema, *, by_element: bool) -> None:
-        self._records = records
         self._plan: Any = self
-        self.call = runner.calling(
+        self._call = runner.calling(
             self._kind.function, self.states, ("k",), tuple(records.names), RESULT, by_element=by_element
         )
 
-    def run(self, *given: Any) -> Any:
-        if len(given) > 1:
-            return super().run(*given)
-        batches = self.call(iter(given[0].to_batches(max_chunksize=3)))
-        schema = pa.schema([*RESULT, *runner.OUTPUT])
-        return pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
+    def run(self, visits: Visits, records: pa.Table) -> Made:
+        schemas = (RESULT, runner.ROWS, runner.ELEMENTS)
+        found: dict[tuple[str, ...], list[pa.RecordBatch]] = {tuple(schema.names): [] for schema in schemas}
+        for batch in self._call(visits.batches(records)):
+            found[tuple(batch.schema.names)].append(batch)
+        return Made(*(pa.Table.from_batches(found[tuple(schema.names)], schema) for schema in schemas))
 
 
 class World:

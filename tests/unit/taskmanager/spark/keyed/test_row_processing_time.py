@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lockgate_proto.messages import StateBackend
 from lockgate_taskmanager.spark.keyed import runner
-from lockgate_taskmanager.spark.keyed.process import ProcessStore
+from lockgate_taskmanager.spark.keyed.process import Made, ProcessStore, Visits
 from lockgate_taskmanager.state.factory import DeduplicateStores, StoreFactory
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.rows.row_store import RowSpec
@@ -50,20 +50,12 @@ class Timers:
     def compile(self, records: pa.Schema, *, by_element: bool = False) -> None:
         pass
 
-    def timers_of(self, keys: Any) -> pa.Table:
-        return pa.table({"k": keys.columns.column(0)})
-
-    def run(self, records: pa.Table, numbers: Any, payloads: pa.Array, about: Any) -> pa.Table:  # noqa: ARG002
-        wall = about.now_ms + 1_000 if about.is_record else runner.NEVER
-        state: list[Any] = [0, b"state" if about.is_record else None, runner.NEVER, wall, runner.NEVER, None]
-        fired = None if about.is_record else about.now_ms
-        columns = [[fired, None], *([None, value] for value in state)]
-        schema = pa.schema([*self.schema, *runner.OUTPUT])
-        table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-        return table.slice(1) if about.is_record else table
-
-    def failed(self, result: pa.Table, records: pa.Table) -> tuple[pa.Table, None]:  # noqa: ARG002
-        return result, None
+    def run(self, visits: Visits, records: pa.Table) -> Made:
+        is_record, never = bool(records.num_rows), runner.NEVER
+        wall = visits.now_ms + 1_000 if is_record else never
+        state = [[0], [b"state" if is_record else None], [never], [wall], [never]]
+        fired = pa.table([[] if is_record else [visits.now_ms]], schema=self.schema)
+        return Made(fired, pa.table(state, schema=runner.ROWS), runner.ELEMENTS.empty_table())
 
 
 def test_timers_fire_at_half_speed_and_the_subtask_wakes_for_them(

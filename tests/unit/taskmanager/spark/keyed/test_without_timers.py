@@ -7,7 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lockgate_taskmanager.spark.keyed.runner import EVENT, INPUT, NEVER, PAYLOAD, VALUE, Declared, Runner
+from lockgate_taskmanager.spark.keyed.runner import EVENT, NEVER, PAYLOAD, VALUE, Declared, Runner
+from lockgate_taskmanager.state.format.key_payload import read
+
+from tests.process_runner import made, visits
 
 RESULT = pa.schema([("n", pa.int64())])
 STATES = (Declared("total", VALUE, pa.int64(), None, 0),)
@@ -26,12 +29,11 @@ class Function:
         yield (-1,)
 
 
-def run(value: int, payload: bytes | None, *, is_record: bool = True) -> pa.Table:
-    columns = [["a"], [value], [0], [payload], [is_record], [0], [100]]
-    schema = pa.schema([("k", pa.string()), ("v", pa.int64()), *INPUT])
-    batch = pa.record_batch(columns, schema=schema)
-    batches = list(Runner(Function(), STATES, ("k",), ("k", "v"), RESULT, True).run(iter([batch])))
-    return pa.Table.from_batches(batches)
+def run(value: int, payload: bytes | None, *, is_record: bool = True) -> list[dict[str, Any]]:
+    runner = Runner(Function(), STATES, ("k",), ("k", "v"), RESULT, True)
+    key = pa.record_batch({"k": ["a"]})
+    records = [pa.record_batch({"k": ["a"], "v": [value]})] if is_record else []
+    return made(runner, visits(key, [len(records)], [payload], 0, 100), *records)
 
 
 def test_a_timer_is_refused_with_a_sentence() -> None:
@@ -42,7 +44,7 @@ def test_a_timer_is_refused_with_a_sentence() -> None:
 @pytest.mark.parametrize("is_record", [True, False])
 def test_timers_of_an_earlier_version_are_dropped_and_fire_no_more(is_record: bool) -> None:
     before = pickle.dumps(({"total": (7, 0)}, [3], [50]), 5)
-    *out, kept = run(0, before, is_record=is_record).to_pylist()
+    *out, kept = run(0, before, is_record=is_record)
     assert [row["n"] for row in out] == ([8] if is_record else [])
-    assert pickle.loads(kept[PAYLOAD]) == ({"total": (8 if is_record else 7, 0)}, [], [])
+    assert read(kept[PAYLOAD]) == ({"total": (8 if is_record else 7, 0)}, [], [], {})
     assert kept[EVENT] == NEVER
