@@ -28,6 +28,7 @@ Session = Any
 Content = Sequence[bytes] | Any  # lines, each piece ending in a newline, or a pyarrow.Table
 PLANNED_LENGTH = 1 << 40  # bytes; far beyond any batch
 UNREADABLE = "lockgate-planned"  # the error of jobs that read a TableLeaf while its plan is being made
+_ROW_GROUP_BYTES = 16 << 20  # Spark reads up to 4,096 rows of a row group at once, however large they are
 _RANGES = "partition INT, first BIGINT, last BIGINT"
 
 
@@ -311,5 +312,13 @@ def _exploded(ranges: DataFrame) -> DataFrame:
 
 def _parquet(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="none", use_dictionary=False, write_statistics=False, store_schema=False)
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=max(1, table.num_rows * _ROW_GROUP_BYTES // max(1, table.nbytes)),
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+    )
     return sink.getvalue()

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -16,6 +17,8 @@ from lockgate_taskmanager.task.program import Canceled, ProgramError
 LOG = logging.getLogger(__name__)
 
 _SHORT_S = 0.1  # what Spark needs to end a job, on a machine that is busy with a restart
+_NO_JOB_S = 0.005  # less than Spark needs for a job: a tick, or a poll without records
+_RECENT = 8  # calls: most are micro-batches, some only commit
 _PLANNING_S = 1.0  # a cancelled call that is making a plan has usually finished by then
 _STUCK_S = 60.0  # a batch takes a fraction of a second
 _CLOSING_S = 4.0  # the author's close() may still have to send something; the leader calls a job late after 5
@@ -46,7 +49,7 @@ class RunningCall:
         self._canceled = threading.Event()
         self._thread = 0  # the one that is running a call
         self._since = self._canceled_at = 0.0
-        self._usual_s = math.inf  # what the last call took
+        self._recent_s: deque[float] = deque(maxlen=_RECENT)  # of the last calls that may have run a job
         self._is_closing = False
 
     @contextmanager
@@ -57,7 +60,8 @@ class RunningCall:
         self._since, self._thread = self._now_s(), threading.get_ident()
         try:
             yield
-            self._usual_s = self._now_s() - self._since
+            if (took_s := self._now_s() - self._since) >= _NO_JOB_S:
+                self._recent_s.append(took_s)
         except ProgramError as error:
             if self._canceled.is_set() and not isinstance(error, Canceled):
                 raise Canceled("the subtask was cancelled") from error
@@ -107,7 +111,8 @@ class RunningCall:
             user_code.end(thread)
 
     def _is_soon_over(self, now_s: float) -> bool:
-        return self._usual_s < _SHORT_S and now_s - self._since < 2 * _SHORT_S
+        """Whether the last calls took less than Spark needs to end a job."""
+        return max(self._recent_s, default=math.inf) < _SHORT_S and now_s - self._since < 2 * _SHORT_S
 
     def took_s(self) -> float | None:
         """The time spent in the running call so far; None between two calls."""

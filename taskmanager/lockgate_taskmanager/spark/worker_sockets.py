@@ -14,7 +14,7 @@ from pathlib import Path
 from lockgate_taskmanager.state.scratch import ScratchFolder
 
 LOG = logging.getLogger(__name__)
-_LONGEST = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")  # what Linux takes, without the name Spark adds
+_LONGEST = 103 - len("/.00000000-0000-0000-0000-000000000000.sock")  # macOS takes 103, Linux 107; Spark adds a name
 _PREFIX = "lockgate-sockets-"
 
 
@@ -23,17 +23,21 @@ class WorkerSockets:
 
     def __init__(self, scratch: Path) -> None:
         """scratch: removed by its owner."""
-        self._own = ScratchFolder(Path(tempfile.gettempdir()), _PREFIX)
+        self._own: ScratchFolder | None = None
         self.settings = self._settings(scratch)
         """Of Spark."""
 
     def close(self) -> None:
         """Removes a folder of its own. Idempotent."""
-        self._own.close()
+        if self._own is not None:
+            self._own.close()
 
     def _settings(self, scratch: Path) -> dict[str, str]:
+        folder = scratch
         try:
-            folder = scratch if _fits(scratch) else self._own.path
+            if not _fits(folder):
+                self._own = ScratchFolder(Path(tempfile.gettempdir()), _PREFIX)
+                folder = self._own.path
         except OSError as error:
             LOG.warning("no folder for sockets (%s): jobs with Python functions take 40 ms longer", error)
             return {}

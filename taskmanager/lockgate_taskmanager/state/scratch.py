@@ -58,7 +58,7 @@ class ScratchFolder:
 
 def _locked(path: Path) -> int | None:
     """Opens and locks a file; None when another process holds the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -70,8 +70,8 @@ def _locked(path: Path) -> int | None:
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            if not (folder / "lock").exists():
-                continue  # being made right now, or not ours
+            if folder.lstat().st_uid != os.geteuid() or not (folder / "lock").exists():
+                continue  # another user's, being made right now, or not ours
             lock = _locked(folder / "lock")
             if lock is not None:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lockgate_taskmanager.spark.functions.rows import UnreadableRecord
 from lockgate_taskmanager.spark.keyed.runner import Runner, array_of, flushed
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.raised import raised
@@ -44,7 +45,7 @@ class CarefulRunner(Runner):
             self._undo(*undo)
             self._failed.append((number, raised(error)))
 
-    def _refuse(self, record: Any) -> None:
+    def _refuse(self, record: UnreadableRecord) -> None:
         self._failed.append((self._calls, record.reason))
         self._calls += 1
 

@@ -11,22 +11,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 Call = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-SCHEMA = pa.schema([("__schema", pa.int32()), ("__batch", pa.binary())])
-"""__schema: the number of the batch's schema, among those that both sides know."""
+SCHEMA = pa.schema([("schema", pa.int32()), ("batch", pa.binary())])
+"""schema: its number among those that both sides know."""
 ROWS_AT_ONCE = 8_192
 """Few enough for a processor's cache, and for Python's garbage collector."""
+_BYTES_AT_ONCE = 4 << 20  # so that Spark passes large batches on piece by piece, as it does with rows
 
 
 def batches_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows of a table in batches that suit a call; none of no rows."""
-    return (batch for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE) if batch.num_rows)
+    """The rows of a table in batches that are neither too long nor too large; none of no rows."""
+    for chunk in table.to_batches():
+        fitting = chunk.num_rows * _BYTES_AT_ONCE // max(1, chunk.nbytes)
+        step = min(ROWS_AT_ONCE, max(1, fitting))
+        yield from (chunk.slice(start, step) for start in range(0, chunk.num_rows, step))
 
 
 def sealed(batches: Iterable[pa.RecordBatch], schemas: Sequence[pa.Schema]) -> Iterator[pa.RecordBatch]:
     """A row for each batch. schemas: of the batches, which differ in their names."""
     numbers = {tuple(schema.names): number for number, schema in enumerate(schemas)}
     for batch in batches:
-        row = [[numbers[tuple(batch.schema.names)]], [batch.serialize().to_pybytes()]]
+        number = numbers[tuple(batch.schema.names)]
+        if batch.schema.types != schemas[number].types:  # a message does not have its types
+            batch = batch.cast(schemas[number])
+        row = [[number], [batch.serialize().to_pybytes()]]
         yield pa.RecordBatch.from_arrays(list(map(pa.array, row, SCHEMA.types)), schema=SCHEMA)
 
 

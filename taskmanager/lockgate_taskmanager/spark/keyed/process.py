@@ -142,8 +142,8 @@ class Visits:
 
     def batches(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
         """As `runner` takes them."""
-        keys, count = self.keys.columns, len(self.keys)
-        times = np.broadcast_to(self.watermarks, count), np.full(count, self.now_ms)
+        keys, every = self.keys.columns, len(self.keys)
+        times = np.broadcast_to(self.watermarks, every), np.full(every, self.now_ms)
         columns = [*keys.columns, self.payloads, *map(pa.array, (self.counts, *times))]
         first = 0
         for visits in batches_of(pa.table(columns, [*keys.schema.names, *runner.VISITS.names])):

@@ -24,6 +24,7 @@ import pyarrow as pa
 from lockgate_taskmanager.spark.functions.rows import (
     UNREADABLE,
     Record,
+    UnreadableRecord,
     WrongResult,
     careful_records,
     copied,
@@ -42,7 +43,7 @@ from lockgate_taskmanager.spark.keyed.handles import (
     converter,
     optional,
 )
-from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE
+from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE, batches_of
 from lockgate_taskmanager.state.format.key_payload import (
     PICKLED,
     Apart,
@@ -55,7 +56,7 @@ from lockgate_taskmanager.state.format.key_payload import (
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
-COUNT, WATERMARK, NOW = "__count", "__watermark", "__now"
+COUNT, WATERMARK, NOW = "__lockgate_count", "__watermark", "__now"
 VISITS = pa.schema([(PAYLOAD, pa.binary()), (COUNT, pa.int64()), (WATERMARK, pa.int64()), (NOW, pa.int64())])
 """COUNT: of its records, none where only timers are due."""
 ROWS = pa.schema(
@@ -163,13 +164,13 @@ class Runner:
         ):
             self._enter(key, payload, watermark, now_ms)
             for row in islice(records, count):
-                if type(row) is dict:
-                    try:
-                        self._emit(process(context, row), row)
-                    except _EXITS as error:
-                        raise _placed(error, key, row) from None
-                else:
+                if isinstance(row, UnreadableRecord):
                     self._refuse(row)
+                    continue
+                try:
+                    self._emit(process(context, row), row)
+                except _EXITS as error:
+                    raise _placed(error, key, row) from None
             self._leave(number)
             if max(len(self._kept), len(self._out[0])) >= ROWS_AT_ONCE:
                 yield from self._flush()
@@ -192,8 +193,8 @@ class Runner:
             values = [[row[name] for row in rows] for name in self._keys]
         return values[0] if len(values) == 1 else zip(*values, strict=True)
 
-    def _refuse(self, record: Any) -> None:
-        """The function cannot be called with it: an UnreadableRecord."""
+    def _refuse(self, record: UnreadableRecord) -> None:
+        """The function cannot be called with it."""
         raise record.error()
 
     def _handle(self, declared: Declared) -> Any:
@@ -335,8 +336,7 @@ class Runner:
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         if self._out[0]:
-            made = pa.Table.from_arrays(self._columns_of_output(), names=self._result.names)
-            yield from made.to_batches()  # several if a column is longer than 2 GiB
+            yield from batches_of(pa.Table.from_arrays(self._columns_of_output(), names=self._result.names))
             for collected in (*self._out, self._causes, self._keys_of_rows):
                 collected.clear()
         yield from flushed(self._kept, ROWS)
@@ -358,7 +358,8 @@ class Runner:
 
 def _packing(states: tuple[Declared, ...]) -> Packing | None:
     """If all of them are single numbers."""
-    codes = {state.name: _CODES.get(state.kind) for state in states if state.shape == VALUE}
+    plain = (state for state in states if state.shape == VALUE and state.name.isidentifier())
+    codes = {state.name: _CODES.get(state.kind) for state in plain}
     known = {name: code for name, code in codes.items() if code is not None}
     return Packing(known) if states and len(known) == len(states) else None
 
@@ -367,7 +368,7 @@ def flushed(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as batches, none of no rows; the list is empty afterwards."""
     if rows:
         columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-        yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+        yield from batches_of(pa.Table.from_arrays(columns, schema=schema))
         rows.clear()
 
 

@@ -26,6 +26,7 @@ from lockgate_taskmanager.spark.functions.rows import (
     records_of,
     shown,
 )
+from lockgate_taskmanager.spark.keyed.ipc_batches import batches_of
 
 CALL, START, END = "__call", "__start", "__end"
 INPUT = pa.schema([(CALL, pa.int64()), (START, pa.int64()), (END, pa.int64())])
@@ -133,7 +134,7 @@ class WindowRunner:
             raise self._wrong(error, key, self._window, number) from None
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        yield from self._converted()
+        yield from batches_of(pa.Table.from_batches(self._converted(), self._results.schema))
         for collected in (self._rows, self._firsts, self._called):
             collected.clear()
 

@@ -125,7 +125,7 @@ def _layout(codes: Mapping[str, str]) -> struct.Struct:
 
 
 def read(payload: bytes | None) -> Content:
-    """The state of a key, from its row with its elements. Raises what an unpickler raises."""
+    """The state of a key, from its row with its elements. Raises what an unpickler or `struct` raises."""
     if payload is None:
         return Content({}, [], [], {})
     if payload[:1] == PACKED:
