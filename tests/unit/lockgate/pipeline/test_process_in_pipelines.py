@@ -141,7 +141,7 @@ def test_a_function_runs_where_nothing_of_ours_is_installed(tmp_path: Path) -> N
     (tmp_path / "elsewhere.py").write_text(
         "import pickle, sys\nimport pyarrow as pa\n"
         "call = pickle.load(open('call', 'rb'))\n"
-        "names = ['user', '__payload', '__count', '__watermark', '__now']\n"
+        "names = ['user', '__payload', '__lockgate_count', '__watermark', '__now']\n"
         "visits = pa.record_batch([['u'], [None], [2], [0], [0]], names)\n"
         "records = pa.record_batch({'user': ['u', 'u'], 'page': ['a', 'a']})\n"
         "print(next(call(iter([visits, records]))).to_pylist()[-1]['n'])\n"

@@ -159,14 +159,24 @@ def test_between_two_calls_there_is_no_job_to_interrupt(hand: Hand) -> None:
         pytest.fail("cancelled before")
 
 
-@pytest.mark.parametrize(("usual_s", "interruptions"), [(0.09, [0, 0, 1, 2]), (0.11, [1, 2, 3, 4])])
-def test_a_call_like_one_that_was_short_is_left_alone_for_a_while(
-    hand: Hand, usual_s: float, interruptions: list[int]
+@pytest.mark.parametrize(
+    ("took_s", "interruptions"),
+    [
+        ((0.09, 0.08), [0, 0, 1, 2]),
+        ((0.11,), [1, 2, 3, 4]),
+        ((0.3, *[0.001] * 100, *[0.01] * 7), [1, 2, 3, 4]),  # ticks say nothing, and commits little
+        ((0.3, *[0.02] * 8), [0, 0, 1, 2]),
+        ((0.004,), [1, 2, 3, 4]),
+    ],
+)
+def test_a_call_like_those_that_were_short_is_left_alone_for_a_while(
+    hand: Hand, took_s: tuple[float, ...], interruptions: list[int]
 ) -> None:
     jobs = Jobs()
     call = RunningCall(jobs, hand)
-    with call.running():
-        hand.now_s += usual_s
+    for each_s in took_s:
+        with call.running():
+            hand.now_s += each_s
     found = []
 
     def body() -> None:

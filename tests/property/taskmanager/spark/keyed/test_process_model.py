@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lockgate_proto.messages import KeyedProcess
-from lockgate_taskmanager.spark.keyed import runner
-from lockgate_taskmanager.spark.keyed.process import Made, ProcessPlan, ProcessStore, Visits
+from lockgate_proto.messages import KeyedProcess, Operator
+from lockgate_taskmanager.spark.keyed import ipc_batches, runner
+from lockgate_taskmanager.spark.keyed.ipc_batches import SCHEMA
+from lockgate_taskmanager.spark.keyed.process import ProcessPlan, ProcessStore
+from lockgate_taskmanager.spark.leaf import LeafSpec
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.format import key_payload
@@ -177,12 +179,32 @@ class ModelKey:
         return f"{plain} {over} {None if watermark == -(1 << 63) else watermark} {now}"
 
 
+class Bench:
+    """Stands for a workbench: its plans call their function here. Only what Spark does in between is left out."""
+
+    def plan(self, name: str, spec: LeafSpec, build: Any, where: str, about: object = None) -> Bench:  # noqa: ARG002
+        made = Bench()
+        made.call = build(made)
+        return made
+
+    call: Any = None
+    columns = SCHEMA.names
+
+    def mapInArrow(self, call: Any, schema: Any) -> Any:  # noqa: ARG002
+        return call
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        return pa.Table.from_batches(self.call(iter(rows.to_batches(max_chunksize=2))), SCHEMA)
+
+
 class InProcess(ProcessPlan):
-    """The plan without Spark: the same function on the same columns."""
+    """The plan without Spark."""
 
     def __init__(self) -> None:
-        function = cloudpickle.dumps(Scripted())
-        self._kind = KeyedProcess(("k",), function)
+        self._kind = KeyedProcess(("k",), cloudpickle.dumps(Scripted()))
+        self._operator = Operator(id="process", kind=self._kind)
+        self._bench: Any = Bench()
+        self._where = "operator 'process'"
         self.schema = RESULT
         self.states = tuple(
             runner.Declared(
@@ -195,18 +217,14 @@ class InProcess(ProcessPlan):
             for declared_state in declared_states(Scripted())
         )
 
-    def compile(self, records: pa.Schema, *, by_element: bool) -> None:
-        self._plan: Any = self
-        self._call = runner.calling(
-            self._kind.function, self.states, ("k",), tuple(records.names), RESULT, by_element=by_element
-        )
 
-    def run(self, visits: Visits, records: pa.Table) -> Made:
-        schemas = (RESULT, runner.ROWS, runner.ELEMENTS)
-        found: dict[tuple[str, ...], list[pa.RecordBatch]] = {tuple(schema.names): [] for schema in schemas}
-        for batch in self._call(visits.batches(records)):
-            found[tuple(batch.schema.names)].append(batch)
-        return Made(*(pa.Table.from_batches(found[tuple(schema.names)], schema) for schema in schemas))
+@pytest.fixture(autouse=True, scope="module")
+def short_batches() -> Iterator[None]:
+    """So that keys and records go over several batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ipc_batches, "ROWS_AT_ONCE", 3)
+        patch.setattr(runner, "ROWS_AT_ONCE", 2)
+        yield
 
 
 class World:

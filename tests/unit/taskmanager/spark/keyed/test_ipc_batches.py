@@ -71,3 +71,18 @@ def test_a_table_is_cut_into_batches_with_rows(count: int) -> None:
     batches = list(batches_of(table))
     assert sum(batch.num_rows for batch in batches) == count
     assert all(0 < batch.num_rows <= ROWS_AT_ONCE for batch in batches)
+
+
+def test_large_rows_are_in_batches_of_their_own() -> None:
+    table = pa.table({"b": [bytes(3 << 20), bytes(3 << 20), b"x", bytes(9 << 20)]})
+    batches = list(batches_of(table))
+    assert pa.Table.from_batches(batches) == table
+    assert max(batch.nbytes for batch in batches) < 10 << 20
+
+
+def test_a_batch_of_other_types_is_cast_or_refused() -> None:
+    wanted = pa.schema([("n", pa.float64())])
+    ((_, batch),) = opened(sealed([SECOND], (wanted,)), (wanted,))
+    assert batch.column(0).to_pylist() == [1.0, 2.0, 3.0]
+    with pytest.raises(pa.ArrowInvalid):
+        list(sealed([pa.record_batch({"n": ["x"]})], (wanted,)))
