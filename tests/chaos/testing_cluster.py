@@ -38,15 +38,13 @@ class TestingCluster:
         self._faults = directory / "faults"
         self._faults.mkdir(parents=True)
         self.environment = {VARIABLE: folder_variable(self._faults)}
-        self.cluster = LocalCluster(
-            directory / "cluster",
-            environment=self.environment,
-            taskmanager_restart_delay_ms=500,  # no test measures how fast a survivor takes over
-            max_restart_delay_ms=2_000,
-            start_timeout_ms=int(PATIENCE_S * 1000),
-            taskmanager=NO_WARMUP | _TRICKLE | options.pop("taskmanager", {}),
-            **options,
-        )
+        usual = {
+            "taskmanager_restart_delay_ms": 500,  # no test measures how fast a survivor takes over
+            "max_restart_delay_ms": 2_000,
+            "start_timeout_ms": int(PATIENCE_S * 1000),
+        }
+        usual |= options | {"taskmanager": NO_WARMUP | _TRICKLE | options.get("taskmanager", {})}
+        self.cluster = LocalCluster(directory / "cluster", environment=self.environment, **usual)
         self._never = threading.Event()
         self._jobs = 0
         self._armed: set[int] = set()  # process ids

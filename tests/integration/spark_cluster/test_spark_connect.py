@@ -71,7 +71,7 @@ def cluster(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Two task managers that work in the server; for the last tests, because it uses the server all the time."""
     spark = {"spark_master": server.url}
     folder = tmp_path_factory.mktemp("cluster")
-    with TestingCluster(folder, taskmanager=spark, start_timeout_ms=int(PATIENCE_S * 1000)) as testing:
+    with TestingCluster(folder, taskmanager=spark) as testing:
         yield testing
 
 

@@ -223,6 +223,7 @@ def short_batches() -> Iterator[None]:
     """So that keys and records go over several batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ipc_batches, "ROWS_AT_ONCE", 3)
+        patch.setattr(ipc_batches, "_BYTES_AT_ONCE", 400)
         patch.setattr(runner, "ROWS_AT_ONCE", 2)
         yield
 
