@@ -121,7 +121,7 @@ def _drill(
     options = DrillOptions(
         kill=target,
         times=times,
-        every_s=arguments.every,
+        every_s=arguments.every if target is Target.LEADER else arguments.taskmanager_every,
         seed=arguments.seed,
         failover=failover,
         standby_replicas=standby_replicas,
@@ -138,6 +138,12 @@ def main() -> int:
     options.add_argument("--taskmanager-times", type=int, default=10, help="task manager kills, 0 for none")
     options.add_argument("--replica-times", type=int, default=10, help="task manager kills with a standby replica")
     options.add_argument("--every", type=float, default=2.0, help="seconds between a whole cluster and the next kill")
+    options.add_argument(
+        "--taskmanager-every",
+        type=float,
+        default=15.0,
+        help="the same for task managers: the one that is left has started after the kill before, and its JVM is cold",
+    )
     options.add_argument("--zookeepers", type=int, choices=(1, 3), default=1, help="ZooKeeper servers")
     options.add_argument("--config", metavar="FILE", help="settings file, for [tls] and zookeeper.tls")
     options.add_argument("--seed", type=int, default=1, help="of the moments and victims")
