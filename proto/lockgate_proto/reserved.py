@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 _RESERVED = re.compile(
-    r"__(lockgate_.*|hash|rows|pane|event_time|first|last|p\d+|kg_\d+|key|payload|event|wall|expiry|is_record|watermark"
-    r"|now)",
+    r"__(lockgate_.*|hash|rows|pane|event_time|first|last|p\d+|kg_\d+|key|payload|event|wall|expiry|watermark|now)",
     re.IGNORECASE | re.DOTALL,
 )
 _RESERVED_KEYS = re.compile(r"__(deleted|base)", re.IGNORECASE)  # in state, beside keys
