@@ -16,6 +16,10 @@ from lockgate_taskmanager.state.scratch import ScratchFolder
 LOG = logging.getLogger(__name__)
 _LONGEST = 103 - len("/.00000000-0000-0000-0000-000000000000.sock")  # macOS takes 103, Linux 107; Spark adds a name
 _PREFIX = "lockgate-sockets-"
+_ADVICE = (
+    "small micro-batches with Python functions take 40 ms longer: set taskmanager.work_dir, or TMPDIR, to a folder with"
+    f" a path of less than {_LONGEST - 30} bytes"
+)
 
 
 class WorkerSockets:
@@ -39,10 +43,10 @@ class WorkerSockets:
                 self._own = ScratchFolder(Path(tempfile.gettempdir()), _PREFIX)
                 folder = self._own.path
         except OSError as error:
-            LOG.warning("no folder for sockets (%s): jobs with Python functions take 40 ms longer", error)
+            LOG.warning("no folder for sockets (%s); %s", error, _ADVICE)
             return {}
         if not _fits(folder):
-            LOG.warning("%s is too long a path for sockets: jobs with Python functions take 40 ms longer", folder)
+            LOG.warning("the path %s is too long for sockets; %s", folder, _ADVICE)
             return {}
         return {
             "spark.python.unix.domain.socket.enabled": "true",

@@ -55,5 +55,5 @@ def test_without_a_folder_workers_use_tcp(
     monkeypatch.setattr(tempfile, "tempdir", str(long) if is_there else "/proc/no")
     sockets = WorkerSockets(long)
     assert sockets.settings == {}
-    assert "jobs with Python functions take 40 ms longer" in caplog.text
+    assert "take 40 ms longer: set taskmanager.work_dir, or TMPDIR, to a folder with a path of less than" in caplog.text
     sockets.close()
