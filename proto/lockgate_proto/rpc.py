@@ -38,6 +38,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),  # a stream that began as its server stopped never ended, whatever its deadline (1.85.3)
     *_UNCOMPRESSED,
 )
 
