@@ -1,0 +1,65 @@
+"""Calls that begin while their server stops."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from lockgate_common.security import Credentials
+
+pytestmark = pytest.mark.integration
+
+CALLERS = 16
+ROUNDS = 60  # with gRPC's transparent retries about one call in 160 never ended
+WAIT_S = 60.0
+
+
+def serve(_request: bytes, _context: grpc.ServicerContext) -> Iterator[bytes]:
+    yield b"answer"
+
+
+def started() -> tuple[grpc.Server, str]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    handlers = {"Ask": grpc.unary_stream_rpc_method_handler(serve)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+def test_every_stream_that_begins_as_its_server_stops_comes_to_an_end() -> None:
+    outcomes: Counter[str] = Counter()
+
+    def ask(address: str, ready: threading.Barrier, delay_s: float) -> None:
+        with Credentials().channel(address) as channel:
+            ready.wait(WAIT_S)
+            time.sleep(delay_s)  # spread over the moments of the stop
+            try:
+                outcome = (
+                    "answered" if next(iter(channel.unary_stream("/test/Ask")(b"", timeout=1.0)), b"") else "ended"
+                )
+            except grpc.RpcError as error:
+                outcome = error.code().name
+        outcomes[outcome] += 1
+
+    for _ in range(ROUNDS):
+        server, address = started()
+        ready = threading.Barrier(CALLERS + 1)
+        callers = [
+            threading.Thread(target=ask, args=(address, ready, each * 0.0005), name=f"caller-{each}", daemon=True)
+            for each in range(CALLERS)
+        ]
+        for caller in callers:
+            caller.start()
+        ready.wait(WAIT_S)
+        time.sleep(0.004)  # about when half of the calls have begun
+        server.stop(0)
+        for caller in callers:
+            caller.join(WAIT_S)
+        assert not [caller.name for caller in callers if caller.is_alive()], "a call outlived its deadline"
+    assert outcomes["UNAVAILABLE"] + outcomes["CANCELLED"] > 0, outcomes  # or the servers did not stop under them
