@@ -32,7 +32,8 @@ class Jobs:
     """The job API of one coordinator, as the server itself describes it."""
 
     def __init__(self, address):
-        self.channel = grpc.insecure_channel(address)
+        # With gRPC's own retries a stream that begins while its server stops may never end.
+        self.channel = grpc.insecure_channel(address, options=[("grpc.enable_retries", 0)])
         pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
         self.methods = pool.FindServiceByName(SERVICE).methods_by_name
 

@@ -50,11 +50,16 @@ def channel_credentials
   authority ? GRPC::Core::ChannelCredentials.new(File.read(authority)) : :this_channel_is_insecure
 end
 
+# With gRPC's own retries a stream that begins while its server stops may never end.
+def stub_for(address)
+  JobService::Stub.new(address, channel_credentials, channel_args: { "grpc.enable_retries" => 0 })
+end
+
 # Finds the leader, and finds the next one when it dies.
 class Cluster
   def initialize(coordinators)
     @coordinators = coordinators
-    @stubs = Hash.new { |stubs, address| stubs[address] = JobService::Stub.new(address, channel_credentials) }
+    @stubs = Hash.new { |stubs, address| stubs[address] = stub_for(address) }
     @credentials = credentials
   end
 
