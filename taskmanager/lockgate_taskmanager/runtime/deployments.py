@@ -59,6 +59,7 @@ from lockgate_taskmanager.runtime.ending import end_in_background
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.runtime.progress import Progress
 from lockgate_taskmanager.runtime.report_batches import ALONE, Company
+from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.stories import Stories, SubtaskStory
 from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
 from lockgate_taskmanager.runtime.wiring import Wiring
@@ -94,8 +95,8 @@ class DeployedAttempt:
         self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
         self._listings: dict[tuple[str, int], SplitListing] = {}  # by vertex and token
         self._listing: dict[str, threading.Lock] = {}  # by vertex: authors' listers are not called side by side
-        is_wanted = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
-        self.progress = Progress(attempt, subtasks) if is_wanted else None
+        self.is_adoptable = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
+        self.progress = Progress(attempt, subtasks) if self.is_adoptable else None
         self.is_canceled = False
         # Of the reports of its subtasks.
         self.company = Company.of(len(subtasks), sum(vertex.parallelism for vertex in graph.vertices))
@@ -146,7 +147,7 @@ class Reporting(Protocol):
 
 
 class Deployments:
-    """Thread safe. spill_folder: see InputGate; log_bytes: see Wiring."""
+    """Thread safe. spill_folder: see InputGate; log_bytes: see Wiring; rest: of sources."""
 
     def __init__(
         self,
@@ -159,9 +160,10 @@ class Deployments:
         stories: Stories,
         spill_folder: str | None = None,
         log_bytes: int = 0,
+        rest: SourceRest | None = None,
     ) -> None:
         self._id, self._spill_folder, self._stories = task_manager_id, spill_folder, stories
-        self._log_bytes = log_bytes
+        self._log_bytes, self._rest = log_bytes, rest or SourceRest()
         self._factory, self._registry, self._peers, self._fence = factory, registry, peers, fence
         self._report = report
         self._lock = threading.Lock()
@@ -380,6 +382,7 @@ class Deployments:
                 SubtaskStory(log_of_run, subtask, event_id),
                 self._spill_folder,
                 lambda: self._fence.highest,  # a later leader may adopt the attempt
+                (lambda: None) if deployed.is_adoptable else partial(self._rest.pause, self._fence.highest),
             )
         gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
         for subtask, task in deployed.tasks.items():

@@ -80,7 +80,7 @@ class SubtaskTask:
 
     channels: upstream subtasks, none for a source. report: sends a control message body to the leader, never blocks.
     on_ended: called on the subtask's thread as its last act. story: takes note of its events. spill_folder: for what
-    circles in a loop, see InputGate. token: of the present leader, for log lines.
+    circles in a loop, see InputGate. token: of the present leader, for log lines. pause: instead of a source's poll.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class SubtaskTask:
         story: SubtaskStory,
         spill_folder: str | None = None,
         token: Callable[[], int] | None = None,
+        pause: Callable[[], Idle | None] = lambda: None,
     ) -> None:
         assert context.subtask.attempt is not None
         self.id = context.subtask
@@ -113,7 +114,7 @@ class SubtaskTask:
         self.newest_snapshot: SnapshotFigures | None = None
         self.context, self._factory = context, factory
         self._report, self._on_ended = report, on_ended
-        self._story, self._token = story, token
+        self._story, self._token, self._pause = story, token, pause
         self._canceled_by = ""  # the event that has done it
         self._is_source = not channels
         self._machine_lock = threading.Lock()
@@ -325,7 +326,7 @@ class SubtaskTask:
             self._handle(on.InputExhausted(), cause_id)
 
     def _poll_source(self) -> None:
-        polled = self.effort.poll(self._require_program)
+        polled = self._pause() or self.effort.poll(self._require_program)
         self._join()
         self.load.polled(self._require_program.backlog)
         match polled:

@@ -32,6 +32,7 @@ from lockgate_taskmanager.runtime.deployments import Deployments
 from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
 from lockgate_taskmanager.runtime.report_batches import ALONE, Company
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
+from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.state_queries import StateQueries
 from lockgate_taskmanager.runtime.stories import Stories
 from lockgate_taskmanager.task.program import ProgramFactory
@@ -60,6 +61,7 @@ class TaskManager:
         self._peers = PeerChannels(settings.credentials)
         self._server = ExchangeServer(settings.credentials, self.fence, self._registry, instance=self._incarnation)
         stories = Stories(self.id, self._incarnation)
+        self._rest = SourceRest()
         self.deployments = Deployments(
             self.id,
             factory,
@@ -70,6 +72,7 @@ class TaskManager:
             stories,
             settings.work_dir,
             settings.replay_log_bytes,
+            self._rest,
         )
         self._queries = StateQueries(settings.work_dir, self._report)
         self._control = ControlClient(
@@ -78,7 +81,8 @@ class TaskManager:
             self.fence,
             register=self._register,
             handle=self._handle,
-            on_registered=self._server.ready,
+            on_registered=self._registered,
+            on_lost=lambda: self._rest.begin(self.fence.highest),
             counters=self.deployments.counters,
             heartbeat_ms=settings.heartbeat_ms,
             on_beat=self._look_for_leader,
@@ -113,6 +117,10 @@ class TaskManager:
             log.warning("some subtasks did not end in %g s and are abandoned", STOP_S)
         self._queries.stop()
         self._peers.close()
+
+    def _registered(self) -> None:
+        self._rest.registered(self.fence.highest)
+        self._server.ready()
 
     def _look_for_leader(self) -> None:
         if self._leader_grace.is_over(self._control.is_connected, monotonic_ms()):
