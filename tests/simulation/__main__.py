@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
-from tests.simulation.fresh import search
+from tests.simulation.fresh import Found, search
 from tests.simulation.kinds import add_options, again, chosen
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
+
+AT_A_TIME = 10
 
 
 def main() -> int:
@@ -19,34 +24,48 @@ def main() -> int:
         "--seconds", type=float, default=60, help="without --seed: processor time after which to end (60)"
     )
     parser.add_argument("--first", type=int, default=0, help="without --seed: the first seed (0)")
-    parser.add_argument("--seeds", type=_range, metavar="A:B", help="those from A on, below B; tells what failed")
+    parser.add_argument(
+        "--seeds", type=_range, metavar="A:B", help="those from A on, below B, on every processor; tells what failed"
+    )
     options = parser.parse_args()
     if options.seed is not None:
         return _one(chosen(options, options.seed))
     if options.seeds is not None:
-        failed = [seed for seed in options.seeds if not _holds(chosen(options, seed), options.kind)]
-        print(f"{len(options.seeds)} schedules: {len(failed)} failed")
-        return 1 if failed else 0
+        return _all(options)
     found = search(lambda seed: chosen(options, seed), options.first, options.seconds)
-    for seed, reason in found.failed.items():
-        print(f"seed {seed}: {reason}\n  again: {again(chosen(options, seed), options.kind)}")
+    for seed, story in found.failed.items():
+        what = story.partition("\n")[0]
+        print(f"seed {seed}: {what}\n  again: {again(chosen(options, seed), options.kind)}")
     print(found)
     return 1 if found.failed else 0
 
 
+def _all(options: argparse.Namespace) -> int:
+    """Every seed of the range, on every processor; tells the story of each that failed."""
+    seeds, started = options.seeds, time.monotonic()
+    parts = [seeds[at : at + AT_A_TIME] for at in range(0, len(seeds), AT_A_TIME)]
+    steps, failed = 0, 0
+    with ProcessPoolExecutor() as pool:
+        for found in pool.map(partial(_part, options), parts):
+            steps, failed = steps + found.steps, failed + len(found.failed)
+            for seed, story in found.failed.items():
+                print(f"seed {seed}: {story}\n  again: {again(chosen(options, seed), options.kind)}\n")
+    seconds = time.monotonic() - started
+    pace = f"{steps:,} steps in {seconds:.0f} s ({60 * steps / seconds:,.0f} a minute)"
+    print(f"{len(seeds)} schedules, {pace}: {failed} failed")
+    return 1 if failed else 0
+
+
+def _part(options: argparse.Namespace, seeds: range) -> Found:
+    return search(lambda seed: chosen(options, seed), seeds[0], at_most=len(seeds))
+
+
 def _range(text: str) -> range:
     first, _, end = text.partition(":")
-    return range(int(first), int(end))
-
-
-def _holds(scenario: Scenario, kind: str) -> bool:
-    """Whether it runs as it should; otherwise prints what happened, and how to repeat it."""
-    try:
-        simulate(scenario)
-    except Violation as error:
-        print(f"seed {scenario.seed}: {error}\n  again: {again(scenario, kind)}\n")
-        return False
-    return True
+    found = range(int(first), int(end))
+    if not found:
+        raise argparse.ArgumentTypeError(f"no seeds in {text}")
+    return found
 
 
 def _one(scenario: Scenario) -> int:

@@ -17,7 +17,7 @@ from lockgate_taskmanager.runtime.subtask_input import Records
 from lockgate_taskmanager.runtime.subtask_task import PEER_LOST_GRACE_S, SubtaskTask
 from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
-from lockgate_taskmanager.task.program import ProgramContext, ProgramError
+from lockgate_taskmanager.task.program import Idle, ProgramContext, ProgramError
 
 from tests.simulation.exchange import AGAIN_MS, SimulatedGate
 from tests.simulation.programs import SimulatedPrograms
@@ -53,8 +53,9 @@ class SimulatedSubtask(SubtaskTask):
         story: SubtaskStory,
         spill_folder: str | None = None,
         token: Callable[[], int] | None = None,
+        pause: Callable[[], Idle | None] = lambda: None,
     ) -> None:
-        super().__init__(context, channels, factory, uploads, report, on_ended, story, spill_folder, token)
+        super().__init__(context, channels, factory, uploads, report, on_ended, story, spill_folder, token, pause)
         self.process = factory.host
         self.world = factory.host.world
         self.gate.on_wake = self._wake

@@ -57,6 +57,7 @@ from lockgate_taskmanager.runtime import (
 from lockgate_taskmanager.runtime.deployments import DeployedAttempt, Deployments
 from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
 from lockgate_taskmanager.runtime.report_batches import ALONE, REPORTS, Company, ReportBatches
+from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.stories import Stories
 
 from tests.simulation.copies import Disks, Keeper
@@ -166,6 +167,7 @@ class SimulatedTaskManager(Process):
         self._disks, self.disk = disks, disks.disk()
         self.keeper = Keeper(self, self.disk, self.report)
         self.tokens, self.registry = TokenFence(), GateRegistry()
+        self._source_rest = SourceRest(lambda: world.now / 1_000)
         self.deployments = SimulatedDeployments(
             name,
             SimulatedPrograms(self),
@@ -175,6 +177,7 @@ class SimulatedTaskManager(Process):
             self.report,
             Stories(name, f"{pid:04}"),
             log_bytes=1 << 26,
+            rest=self._source_rest,
         )
         self.deployments.world = world
         exchange.processes[self.address] = self
@@ -254,6 +257,8 @@ class SimulatedTaskManager(Process):
     def stream_ended(self, stream: ControlStream) -> None:
         """The stream is over, from either side."""
         if self.stream is stream:
+            if self._is_registered:
+                self._source_rest.begin(self.fence)
             self.stream, self._is_registered = None, False
             self._dial(self._pause_ms)
             self._pause_ms = min(self._pause_ms * 2, 500)
@@ -342,6 +347,7 @@ class SimulatedTaskManager(Process):
         self._pause_ms = 10.0
         if isinstance(message.body, Registered):
             self._is_registered, self._takes_batches = True, message.body.takes_batches
+            self._source_rest.registered(self.fence)
         is_new = self._session.receive(message.sequence, message.acknowledged)
         if is_new and not isinstance(message.body, Registered | Heartbeat):
             self.world.note(self.name, f"hears {short(message.body)} under token {message.token}")

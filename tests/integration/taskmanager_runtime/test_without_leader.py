@@ -1,19 +1,35 @@
-"""Subtasks without a leader, over real streams: they run on for the grace, and then end."""
+"""Subtasks without a leader, over real streams: they run on for the grace, and then end.
+
+Sources of a job that the next leader restarts rest for a moment.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from lockgate_proto.messages import Register, SubtaskPhase
+from lockgate_proto.messages import LeaderFailover, Register, SubtaskPhase
+from lockgate_taskmanager.runtime import source_rest
+from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.task_manager import TaskManager
+from lockgate_taskmanager.task.program import Idle
 
-from tests.integration.taskmanager_runtime.fake_programs import word_count_graph
+from tests.integration.taskmanager_runtime.fake_programs import World, word_count_graph
 from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
 
 pytestmark = pytest.mark.integration
+
+ROWS, MORE = 100, 200
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        pause.wait(0.005)
 
 
 def test_subtasks_end_when_no_leader_has_come_within_the_grace(
@@ -29,11 +45,68 @@ def test_subtasks_end_when_no_leader_has_come_within_the_grace(
     leader.assign(100_000)
     leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
     coordinator.die()
-    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
-    while any(manager.deployments.running() for manager in managers):
-        assert time.monotonic() < deadline, "they run on without a leader"
-        pause.wait(0.02)
+    until(lambda: not any(manager.deployments.running() for manager in managers), "they run on without a leader")
     successor = new_coordinator(token=6)
     for manager in managers:
         manager.on_leader(successor.record)
     assert [register.running for register in successor.wait_for(Register, 2)] == [(), ()]
+
+
+def read_by(manager: TaskManager) -> int:
+    """Records that its source has read."""
+    found = [counters for counters in manager.deployments.counters() if "words" in str(counters.subtask)]
+    return sum(each.records_out for counters in found for each in counters.counters)
+
+
+def run_without_leader(
+    failover: LeaderFailover, coordinator: ScriptedCoordinator, manager: TaskManager, world: World
+) -> None:
+    """A job whose source has read ROWS, and may read MORE once it has lost its leader."""
+    world.limit = ROWS
+    manager.on_leader(coordinator.record)
+    coordinator.wait_for(Register)
+    leader = Leader(coordinator, replace(word_count_graph(1), leader_failover=failover), ("tm-0",))
+    leader.deploy(1)
+    leader.assign(100_000)
+    until(lambda: read_by(manager) == ROWS, "it does not read")
+    coordinator.die()
+    until(lambda: not manager.control.is_connected, "the leader is not missed")
+    world.limit = MORE
+
+
+def test_sources_of_a_job_that_is_restarted_rest_until_the_same_leader_is_back(
+    new_coordinator: Callable[..., ScriptedCoordinator],
+    new_task_manager: Callable[..., TaskManager],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses = 0
+
+    def counted(rest: SourceRest, token: int) -> Idle | None:
+        nonlocal pauses
+        if (found := pause(rest, token)) is not None:
+            pauses += 1
+        return found
+
+    pause = SourceRest.pause
+    monkeypatch.setattr(SourceRest, "pause", counted)
+    monkeypatch.setattr(source_rest, "REST_S", 10 * WAIT_S)
+    manager = new_task_manager("tm-0", heartbeat_ms=20)
+    run_without_leader(LeaderFailover.LEADER_FAILOVER_RESTART, new_coordinator(token=5), manager, world)
+    before = pauses
+    until(lambda: pauses > before + 2, "it does not rest")
+    assert read_by(manager) == ROWS
+    manager.on_leader(new_coordinator(token=5).record)
+    until(lambda: read_by(manager) == MORE, "it rests although its leader is back")
+
+
+def test_sources_of_a_job_that_can_be_adopted_read_on(
+    new_coordinator: Callable[..., ScriptedCoordinator],
+    new_task_manager: Callable[..., TaskManager],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source_rest, "REST_S", 10 * WAIT_S)
+    manager = new_task_manager("tm-0", heartbeat_ms=20)
+    run_without_leader(LeaderFailover.LEADER_FAILOVER_REATTACH, new_coordinator(token=5), manager, world)
+    until(lambda: read_by(manager) == MORE, "it rests without a leader")
