@@ -30,7 +30,7 @@ AUTHORIZATION = "authorization"
 ANSWER = "lockgate-proof"
 SCHEME = "Lockgate "
 _NONCE_BYTES = 16
-_STATUS_WAIT_S = 0.1  # between the headers of a call that was refused and its status
+_STATUS_WAIT_S = 1.0  # between the headers of a call that was refused and its status
 
 
 class UnprovenPeer(grpc.RpcError):

@@ -25,6 +25,11 @@ _UNCOMPRESSED: tuple[tuple[str, int], ...] = (
     ("grpc.per_message_decompression", 0),
 )
 
+NO_RETRIES = ("grpc.enable_retries", 0)
+"""For every channel: with gRPC's own retries a stream that began as its server stopped never ended, whatever its
+deadline (grpcio 1.85.3).
+"""
+
 # grpcio's defaults reconnect after up to 2 minutes and refuse messages over 4 MiB.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -38,7 +43,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_retries", 0),  # a stream that began as its server stopped never ended, whatever its deadline (1.85.3)
+    NO_RETRIES,
     *_UNCOMPRESSED,
 )
 
