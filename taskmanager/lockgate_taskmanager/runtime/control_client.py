@@ -123,8 +123,9 @@ class ControlClient:
     """Keeps this task manager registered with the current leader.
 
     register: builds the first message of a new stream. handle: gets every body whose token is current, on the client's
-    thread. on_registered, on_lost: called on the same thread when a leader has registered this task manager, and when
-    the stream to it has ended. counters: for heartbeats. on_beat: called whenever one is due, on another thread.
+    thread. on_registered: called on the same thread when a leader has registered this task manager. on_lost: likewise,
+    with its token, when the stream to it has ended. counters: for heartbeats. on_beat: called whenever one is due, on
+    another thread.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class ControlClient:
         register: Callable[[], Register],
         handle: Callable[[Any], None],
         on_registered: Callable[[], None],
-        on_lost: Callable[[], None] = lambda: None,
+        on_lost: Callable[[int], None] = lambda _token: None,
         counters: Callable[[], tuple[SubtaskCounters, ...]],
         heartbeat_ms: int,
         on_beat: Callable[[], None] = lambda: None,
@@ -339,10 +340,9 @@ class ControlClient:
             is_refusal = (refused or isinstance(error, UnprovenPeer)) and not has_answered
         finally:
             with self._changed:
-                was_registered = self._is_registered
+                if self._is_registered:
+                    self._on_lost(record.token)
                 self._connection, self._is_registered = None, False
-            if was_registered:
-                self._on_lost()
             connection.close()
         self._log_stream_end(record, reason, has_answered, is_refusal)
         return has_answered

@@ -59,7 +59,7 @@ from lockgate_taskmanager.runtime.ending import end_in_background
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.runtime.progress import Progress
 from lockgate_taskmanager.runtime.report_batches import ALONE, Company
-from lockgate_taskmanager.runtime.source_rest import SourceRest
+from lockgate_taskmanager.runtime.source_rest import SourceRest, may_rest
 from lockgate_taskmanager.runtime.stories import Stories, SubtaskStory
 from lockgate_taskmanager.runtime.subtask_task import SubtaskTask
 from lockgate_taskmanager.runtime.wiring import Wiring
@@ -95,8 +95,8 @@ class DeployedAttempt:
         self.discoveries = BackgroundThreads(2, "discover", interrupt_user_code)
         self._listings: dict[tuple[str, int], SplitListing] = {}  # by vertex and token
         self._listing: dict[str, threading.Lock] = {}  # by vertex: authors' listers are not called side by side
-        self.is_adoptable = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
-        self.progress = Progress(attempt, subtasks) if self.is_adoptable else None
+        is_wanted = graph.leader_failover is LeaderFailover.LEADER_FAILOVER_REATTACH
+        self.progress = Progress(attempt, subtasks) if is_wanted else None
         self.is_canceled = False
         # Of the reports of its subtasks.
         self.company = Company.of(len(subtasks), sum(vertex.parallelism for vertex in graph.vertices))
@@ -362,6 +362,7 @@ class Deployments:
         log_of_run = self._stories.of(deployed.attempt)
         restore = {(state.vertex_id, state.subtask): state for state in deploy.restore}
         parallelism = wiring.parallelism
+        pause = partial(self._rest.pause, self._fence.highest) if may_rest(deployed.graph) else lambda: None
         for subtask in wiring.here:
             context = ProgramContext(
                 subtask,
@@ -382,7 +383,7 @@ class Deployments:
                 SubtaskStory(log_of_run, subtask, event_id),
                 self._spill_folder,
                 lambda: self._fence.highest,  # a later leader may adopt the attempt
-                (lambda: None) if deployed.is_adoptable else partial(self._rest.pause, self._fence.highest),
+                pause,
             )
         gates = {subtask: task.gate for subtask, task in deployed.tasks.items()}
         for subtask, task in deployed.tasks.items():

@@ -17,6 +17,7 @@ from lockgate_common.metrics.server import metrics_server
 from lockgate_common.places import Places
 from lockgate_common.security import SecurityError
 from lockgate_common.settings import SettingsError
+from lockgate_common.stop_deadline import ends_within
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
 from lockgate_ha.protection import Protection
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 USER_ERROR = 2
 FAULT = 1
+_STOP_S = 25.0  # of the subtasks, and then of Spark: supervisors wait for 60
 
 
 def run(settings: TaskManagerSettings) -> int:
@@ -101,7 +103,8 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
         manager.on_failure = engine.suspect
         _take_part(manager, engine, settings, zookeeper, start.over())
     finally:
-        engine.close()
+        with ends_within(_STOP_S):
+            engine.close()
     return 0
 
 
@@ -150,14 +153,15 @@ def _take_part(
         stop.get()
         log.info("stopping")
     finally:
-        if metrics is not None:
-            metrics.stop()
-        retrieval.stop()
-        manager.stop()
-        warmup.stop()
-        keeper.stop()
-        use_copies(None)
-        copies.close()
+        with ends_within(_STOP_S):
+            if metrics is not None:
+                metrics.stop()
+            retrieval.stop()
+            manager.stop()
+            warmup.stop()
+            keeper.stop()
+            use_copies(None)
+            copies.close()
 
 
 def small_batches_of(settings: TaskManagerSettings) -> Budget | None:

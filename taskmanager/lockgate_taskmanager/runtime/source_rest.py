@@ -2,7 +2,8 @@
 
 reading --leader lost--> resting --the same leader is back, or REST_S--> reading
 
-What they read meanwhile would be thrown away, and would take processor time from the takeover.
+What they read meanwhile would be thrown away if the next leader is there within the rest, and would take processor time
+from the takeover.
 """
 
 from __future__ import annotations
@@ -10,11 +11,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lockgate_proto.messages import EventTime, JobGraph, LeaderFailover
+
 from lockgate_taskmanager.task.program import Idle
 
 REST_S = 1.0
 """A takeover takes a fraction of it. A leader that is away for longer may come back itself: then reading counts."""
 _LOOK_MS = 20
+
+
+def may_rest(graph: JobGraph) -> bool:
+    """Whether sources of this job rest: the next leader restarts it, and no source takes a split without records for
+    idle, which nobody looks at during a rest.
+    """
+    kinds = (operator.kind for vertex in graph.vertices for operator in vertex.operators)
+    is_restarted = graph.leader_failover is not LeaderFailover.LEADER_FAILOVER_REATTACH
+    return is_restarted and not any(isinstance(kind, EventTime) and kind.idle_after_ms for kind in kinds)
 
 
 class SourceRest:

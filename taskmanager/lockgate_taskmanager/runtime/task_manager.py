@@ -82,7 +82,7 @@ class TaskManager:
             register=self._register,
             handle=self._handle,
             on_registered=self._registered,
-            on_lost=lambda: self._rest.begin(self.fence.highest),
+            on_lost=self._rest.begin,
             counters=self.deployments.counters,
             heartbeat_ms=settings.heartbeat_ms,
             on_beat=self._look_for_leader,

@@ -7,12 +7,14 @@ without requests. A restarted server has none of the old sessions, nor their set
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lockgate_proto.rpc import NO_RETRIES
 from pyspark.errors import PySparkException
 
 from lockgate_taskmanager.spark.errors import EngineError, is_forgotten, lost_session, sentence
@@ -33,15 +35,17 @@ def open_session(master: str, settings: Mapping[str, str]) -> Session:
     reach(master)
     try:
         import grpc
-        from pyspark.sql import SparkSession
         from pyspark.sql.connect.client import DefaultChannelBuilder
+        from pyspark.sql.connect.session import SparkSession
     except ImportError as error:  # PySpark's own error is an ImportError, too
         raise EngineError(f"Spark Connect needs more packages: pip install 'lockgate[connect]' ({error})") from error
     where = masked(master)
     try:
-        with DefaultChannelBuilder(master).toChannel() as channel:  # the session itself retries for ten minutes
+        way = DefaultChannelBuilder(master, [NO_RETRIES])
+        with way.toChannel() as channel:  # the session itself retries for ten minutes
             grpc.channel_ready_future(channel).result(timeout=TIMEOUT_S)
-        builder = SparkSession.builder.remote(master)
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark's own builder does, which takes no channel
+        builder = SparkSession.builder.channelBuilder(way)
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
@@ -96,7 +100,7 @@ def watch_over(session: Session, master: str) -> ServerWatch:
     from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
     from pyspark.sql.connect.client.core import RpcDeadlines
 
-    way = DefaultChannelBuilder(master, [("grpc.max_reconnect_backoff_ms", 1_000)])
+    way = DefaultChannelBuilder(master, [("grpc.max_reconnect_backoff_ms", 1_000), NO_RETRIES])
     way.set(DefaultChannelBuilder.PARAM_SESSION_ID, session.session_id)
     client = SparkConnectClient(connection=way, rpc_deadlines=RpcDeadlines(config=TIMEOUT_S))
     client.set_retry_policies([])
