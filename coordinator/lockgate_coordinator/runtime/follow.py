@@ -35,6 +35,7 @@ ANSWER_S = 2.0  # for one probe of a leader that sends no heartbeats
 SILENT_S = 10.0  # without any answer, after which it is replaced; its own watchdog has the same limit
 _LOOK_S = 3.0  # the most that one probe without an answer counts
 _NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_END_S = 5.0
 _NOTIFY_S = 1.0  # for one try to notify a leader that it was replaced
 _NOTIFY_AGAIN_S = 2.0
 _NOTIFICATIONS = 60  # it may be cut off from this process, too
@@ -176,14 +177,14 @@ class Follower:
         request = FollowRequest(self._coordinator_id, leader.token)
         introduction = self._introduction(leader)
         beats = call(channel, "FollowService", "Follow")(request, metadata=introduction.metadata)
-        reader = threading.Thread(target=_read, args=(beats, introduction, inbox), name="follower-stream")
+        reader = threading.Thread(target=_read, args=(beats, introduction, inbox), name="follower-stream", daemon=True)
         reader.start()
         try:
             while self._read_message(leader, inbox, channel):
                 pass
         finally:
             beats.cancel()
-            reader.join()
+            reader.join(_END_S)  # a standby that waited for gRPC here would be blind
 
     def _introduction(self, leader: LeaderRecord) -> Introduction:
         peer = Peer(leader.address, leader.instance)

@@ -16,6 +16,7 @@ from lockgate_common.metrics.server import metrics_server
 from lockgate_common.security import SecurityError
 from lockgate_common.serving.call_places import CallPlaces
 from lockgate_common.settings import OFF, SettingsError
+from lockgate_common.stop_deadline import ends_within
 from lockgate_common.stop_signals import stop_signals
 from lockgate_common.zookeeper_wait import NoZooKeeper, wait_for_zookeeper
 from lockgate_ha.elector import Elector
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _MAX_STANDBYS = 256
 _STOP_GRACE_S = 0.5
+_STOP_S = 15.0  # supervisors wait for 20
 _COLLECTED_AFTER = (20_000, 10, 10)
 """Objects until Python looks for garbage: what a message brings lives on, or is freed without."""
 
@@ -267,4 +269,5 @@ def _run(settings: CoordinatorSettings, web: WebInterfaceFactory | None, stoppin
         return 1
     finally:
         if coordinator is not None:
-            coordinator.stop()
+            with ends_within(_STOP_S):
+                coordinator.stop()

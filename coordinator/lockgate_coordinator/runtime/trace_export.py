@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lockgate_common.metrics.family import Tally
 from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.settings import SettingsError
+from lockgate_proto.rpc import NO_RETRIES
 
 from lockgate_coordinator.job.trace import Build, Span
 
@@ -68,7 +69,9 @@ class TraceExport:
 
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each try; see _failed
         is_plain = self._endpoint.startswith("http://")
-        exporter = OTLPSpanExporter(endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S)
+        exporter = OTLPSpanExporter(
+            endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S, channel_options=(NO_RETRIES,)
+        )
         who = {"service.name": "lockgate", "service.instance.id": self._id, "lockgate.cluster": self._cluster}
         resource = Resource.create(who)
         while not self._is_over:
