@@ -23,7 +23,7 @@ import grpc
 from google.protobuf.message import Message
 from lockgate_common.security import Credentials, load_secret
 from lockgate_proto.release import OLDEST_REVISION, REVISION
-from lockgate_proto.rpc import CONTROL_OPTIONS
+from lockgate_proto.rpc import CONTROL_OPTIONS, NO_RETRIES
 from lockgate_proto.v1 import checkpoint_pb2, control_pb2, control_pb2_grpc, load_pb2
 from lockgate_taskmanager.runtime.report_batches import SUBTASKS_A_MS
 
@@ -34,6 +34,7 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # its own connection, like a process
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
+    NO_RETRIES,
     *CONTROL_OPTIONS,
 )
 
