@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-from lockgate_proto.rpc import SERVER_OPTIONS
+from lockgate_proto.rpc import NO_RETRIES, SERVER_OPTIONS
 
 
 class Impostor(grpc.GenericRpcHandler):
@@ -48,7 +48,7 @@ class Impostor(grpc.GenericRpcHandler):
 
     def _relay(self, method: str, metadata: tuple[tuple[str, str | bytes], ...], context: grpc.ServicerContext) -> None:
         carried = [(key, value) for key, value in metadata if key == "authorization"]
-        with grpc.insecure_channel(self._relay_to) as channel:
+        with grpc.insecure_channel(self._relay_to, (NO_RETRIES,)) as channel:
             call = channel.stream_stream(method)(iter(()), metadata=carried)
             context.send_initial_metadata(tuple(call.initial_metadata()))
             self.relayed.put(call.code().name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.simulation.fresh import Found, search
 from tests.simulation.kinds import add_options, again, chosen
@@ -46,7 +45,8 @@ def _all(options: argparse.Namespace) -> int:
     parts = [seeds[at : at + AT_A_TIME] for at in range(0, len(seeds), AT_A_TIME)]
     steps, failed = 0, 0
     with ProcessPoolExecutor() as pool:
-        for found in pool.map(partial(_part, options), parts):
+        for part in as_completed([pool.submit(_part, options, part) for part in parts]):
+            found = part.result()
             steps, failed = steps + found.steps, failed + len(found.failed)
             for seed, story in found.failed.items():
                 print(f"seed {seed}: {story}\n  again: {again(chosen(options, seed), options.kind)}\n")

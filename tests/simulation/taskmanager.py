@@ -258,7 +258,7 @@ class SimulatedTaskManager(Process):
         """The stream is over, from either side."""
         if self.stream is stream:
             if self._is_registered:
-                self._source_rest.begin(self.fence)
+                self._source_rest.begin(stream.leader.token)
             self.stream, self._is_registered = None, False
             self._dial(self._pause_ms)
             self._pause_ms = min(self._pause_ms * 2, 500)

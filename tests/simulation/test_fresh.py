@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -55,3 +58,10 @@ def test_a_failing_seed_prints_the_command_that_reproduces_it() -> None:
     what = {seed: story.partition("\n")[0] for seed, story in found.failed.items()}
     assert what == {options.seed: str(raised.value).partition("\n")[0]}
     assert str(found).endswith(f"seeds {options.seed} to {options.seed}: 1 failed")
+
+
+def test_a_range_of_seeds_runs_on_every_processor() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "3:15"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert re.fullmatch(r"12 schedules, [\d,]+ steps in \d+ s \([\d,]+ a minute\): 0 failed\n", ended.stdout)

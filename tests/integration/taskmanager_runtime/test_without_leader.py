@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from lockgate_proto.messages import LeaderFailover, Register, SubtaskPhase
+from lockgate_proto.messages import JobGraph, LeaderFailover, Register, SubtaskPhase
 from lockgate_taskmanager.runtime import source_rest
 from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.task_manager import TaskManager
@@ -60,44 +60,75 @@ def read_by(manager: TaskManager) -> int:
 
 def run_without_leader(
     failover: LeaderFailover, coordinator: ScriptedCoordinator, manager: TaskManager, world: World
-) -> None:
+) -> JobGraph:
     """A job whose source has read ROWS, and may read MORE once it has lost its leader."""
     world.limit = ROWS
     manager.on_leader(coordinator.record)
     coordinator.wait_for(Register)
-    leader = Leader(coordinator, replace(word_count_graph(1), leader_failover=failover), ("tm-0",))
+    graph = replace(word_count_graph(1), leader_failover=failover)
+    leader = Leader(coordinator, graph, ("tm-0",))
     leader.deploy(1)
     leader.assign(100_000)
     until(lambda: read_by(manager) == ROWS, "it does not read")
     coordinator.die()
     until(lambda: not manager.control.is_connected, "the leader is not missed")
     world.limit = MORE
+    return graph
+
+
+def rests(manager: TaskManager, pauses: list[Idle]) -> bool:
+    """Whether its source pauses three times more, and reads nothing."""
+    before = len(pauses)
+    until(lambda: len(pauses) > before + 2, "it does not rest")
+    return read_by(manager) == ROWS
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[Idle]:
+    """Those of sources, which are longer than the test."""
+    found: list[Idle] = []
+    pause = SourceRest.pause
+
+    def noted(rest: SourceRest, token: int) -> Idle | None:
+        if (idle := pause(rest, token)) is not None:
+            found.append(idle)
+        return idle
+
+    monkeypatch.setattr(SourceRest, "pause", noted)
+    monkeypatch.setattr(source_rest, "REST_S", 10 * WAIT_S)
+    return found
 
 
 def test_sources_of_a_job_that_is_restarted_rest_until_the_same_leader_is_back(
     new_coordinator: Callable[..., ScriptedCoordinator],
     new_task_manager: Callable[..., TaskManager],
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
+    pauses: list[Idle],
 ) -> None:
-    pauses = 0
-
-    def counted(rest: SourceRest, token: int) -> Idle | None:
-        nonlocal pauses
-        if (found := pause(rest, token)) is not None:
-            pauses += 1
-        return found
-
-    pause = SourceRest.pause
-    monkeypatch.setattr(SourceRest, "pause", counted)
-    monkeypatch.setattr(source_rest, "REST_S", 10 * WAIT_S)
     manager = new_task_manager("tm-0", heartbeat_ms=20)
     run_without_leader(LeaderFailover.LEADER_FAILOVER_RESTART, new_coordinator(token=5), manager, world)
-    before = pauses
-    until(lambda: pauses > before + 2, "it does not rest")
-    assert read_by(manager) == ROWS
+    assert rests(manager, pauses)
     manager.on_leader(new_coordinator(token=5).record)
     until(lambda: read_by(manager) == MORE, "it rests although its leader is back")
+
+
+def test_they_rest_until_the_next_leader_deploys_others_which_read_at_once(
+    new_coordinator: Callable[..., ScriptedCoordinator],
+    new_task_manager: Callable[..., TaskManager],
+    world: World,
+    pauses: list[Idle],
+) -> None:
+    manager = new_task_manager("tm-0", heartbeat_ms=20)
+    graph = run_without_leader(LeaderFailover.LEADER_FAILOVER_RESTART, new_coordinator(token=5), manager, world)
+    successor = new_coordinator(token=6)
+    manager.on_leader(successor.record)
+    successor.wait_for(Register)
+    until(lambda: manager.control.is_connected, "it is not registered")
+    assert rests(manager, pauses)
+    leader = Leader(successor, graph, ("tm-0",))
+    leader.deploy(2)
+    leader.assign(100_000)
+    until(lambda: read_by(manager) == MORE, "the next attempt rests")
 
 
 def test_sources_of_a_job_that_can_be_adopted_read_on(

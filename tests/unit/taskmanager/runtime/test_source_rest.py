@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lockgate_taskmanager.runtime.source_rest import REST_S, SourceRest
+import pytest
+from lockgate_proto.messages import EventTime, GeneratorSource, JobGraph, LeaderFailover, Operator, Vertex
+from lockgate_taskmanager.runtime.source_rest import REST_S, SourceRest, may_rest
 
 LOST = 7
 
@@ -44,3 +46,20 @@ def test_what_a_successor_has_deployed_does_not_rest() -> None:
     rest = resting(Clock())
     assert rest.pause(LOST - 1) is not None
     assert rest.pause(LOST + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("failover", "idle_after_ms", "expected"),
+    [
+        (LeaderFailover.LEADER_FAILOVER_RESTART, 0, True),
+        (LeaderFailover.LEADER_FAILOVER_RESTART, 200, False),
+        (LeaderFailover.LEADER_FAILOVER_REATTACH, 0, False),
+    ],
+)
+def test_which_jobs_sources_rest(failover: LeaderFailover, idle_after_ms: int, expected: bool) -> None:
+    operators = (
+        Operator("read", kind=GeneratorSource()),
+        Operator("time", kind=EventTime("at", idle_after_ms=idle_after_ms)),
+    )
+    graph = JobGraph(vertices=(Vertex("source", operators=operators),), leader_failover=failover)
+    assert may_rest(graph) is expected
