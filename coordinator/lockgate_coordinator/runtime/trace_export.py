@@ -69,8 +69,9 @@ class TraceExport:
 
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each try; see _failed
         is_plain = self._endpoint.startswith("http://")
+        options: Any = (NO_RETRIES,)  # its hint knows only texts
         exporter = OTLPSpanExporter(
-            endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S, channel_options=(NO_RETRIES,)
+            endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S, channel_options=options
         )
         who = {"service.name": "lockgate", "service.instance.id": self._id, "lockgate.cluster": self._cluster}
         resource = Resource.create(who)
