@@ -120,6 +120,7 @@ class Restarts:
         if failed.planned:
             return RestartAfter(0)
         if failed.cause is FailureCause.STORAGE_AWAY:
+            self._decided = before  # which storage does not make another failure
             self.failure = job_failure(failed, attempt.id.attempt, 1)
             return RestartAfter(self.storage.not_restored(failed.text, now_ms), is_counted=False)
         if before is not None and failed.cause not in _ENDS_JOB:
