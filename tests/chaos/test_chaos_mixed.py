@@ -37,7 +37,9 @@ def test_a_leader_frozen_past_its_session_is_harmless_when_it_wakes_up(testing: 
     history.check()
 
 
-def test_a_frozen_leader_steps_down_when_it_goes_on_and_restarts_nothing(testing: TestingCluster) -> None:
+def test_a_frozen_leader_steps_down_when_it_goes_on_and_its_job_is_adopted_or_says_why_not(
+    testing: TestingCluster,
+) -> None:
     """It goes on as soon as the standby leads. Where the machine is busy, the job may not be adopted, and says so."""
     with testing.history() as history, testing.ledger(failover=LeaderFailover.LEADER_FAILOVER_REATTACH) as job:
         job.wait_checkpoints(2)

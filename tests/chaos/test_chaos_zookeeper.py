@@ -134,7 +134,9 @@ def test_a_leader_that_dies_while_every_sync_of_zookeeper_takes_long_is_adopted(
     history.check()
 
 
-def test_a_leader_whose_session_is_ended_from_outside_restarts_no_adopted_job(testing: TestingCluster) -> None:
+def test_a_leader_whose_session_is_ended_from_outside_is_replaced_and_its_job_adopted_within_three_tries(
+    testing: TestingCluster,
+) -> None:
     with testing.history() as history, testing.ledger(failover=REATTACH) as job:
         job.wait_checkpoints(1)
         tries = 0

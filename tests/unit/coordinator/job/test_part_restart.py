@@ -273,6 +273,16 @@ def test_a_part_that_cannot_read_its_state_for_long_takes_the_others_along() -> 
     assert ("tm-a", attempt(1)) in [(send.task_manager_id, send.body.attempt) for send in cancelled]
 
 
+def test_storage_that_is_away_meanwhile_does_not_make_one_failure_two() -> None:
+    driver = running(forward(restart=RestartStrategy(FixedDelayRestart(attempts=1, delay_ms=50))))
+    restarted(driver)
+    driver.report(SubtaskPhase.SUBTASK_FAILED, LOST[1], 2, cause=FailureCause.STORAGE_AWAY, error="away")
+    driver.tick(5_000)
+    driver.deploy(driver.one(effects.RequestSlots).request, NEW)
+    driver.report(SubtaskPhase.SUBTASK_FAILED, LOST[1], 3, error="it could not begin")
+    assert not driver.master.is_ending, "it has failed once"
+
+
 def test_slots_elsewhere_than_what_runs_on_restart_the_whole_job() -> None:
     driver = running()
     lose(driver)
