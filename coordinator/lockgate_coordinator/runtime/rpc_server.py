@@ -46,6 +46,7 @@ from lockgate_coordinator.runtime.guard import INSTANCE_METADATA, WRITING, Guard
 
 T = TypeVar("T")
 
+_STORING = (*WRITING, "ListCheckpoints")  # what writes or reads storage: the latter for offsets
 _THREADS = 32  # of each pool
 _CODING_THREADS = 2
 _ADMITTING_THREADS = 8  # find out who calls, whatever the others wait for
@@ -164,7 +165,7 @@ class RpcServer:
         self._server = grpc.server(Calls(self.thread, self._failed, ClientCall), options=options)  # type: ignore[arg-type]
         self._asking = ThreadPoolExecutor(_THREADS, "rpc-asks")
         self._admitting = ThreadPoolExecutor(_ADMITTING_THREADS, "rpc-admits")
-        self._writing = ThreadPoolExecutor(_THREADS, "rpc-writes")
+        self._storing = ThreadPoolExecutor(_THREADS, "rpc-stores")
         self._coding = ThreadPoolExecutor(_CODING_THREADS, "rpc-coding")
         self._in_hand = CallPlaces(_IN_HAND, "calls are in progress")
         self._waits = CallPlaces(_IN_HAND, "calls wait for savepoints and the like")
@@ -191,10 +192,8 @@ class RpcServer:
             if method.server_streams:
                 behaviours[name] = (method, self._streaming(bound, method, places[name]))
             else:
-                behaviours[name] = (
-                    method,
-                    self._unary(bound, method, self._writing if name in WRITING else self._asking),
-                )
+                pool = self._storing if name in _STORING else self._asking
+                behaviours[name] = (method, self._unary(bound, method, pool))
         self.add(
             full_name(service),
             {name: (method.client_streams, method.server_streams, do) for name, (method, do) in behaviours.items()},
@@ -219,7 +218,7 @@ class RpcServer:
             self.start()  # gRPC leaves the port of a server open that was never started
         self._server.stop(grace_s).wait()
         self.thread.close()
-        for pool in (self._asking, self._admitting, self._writing, self._coding):
+        for pool in (self._asking, self._admitting, self._storing, self._coding):
             pool.shutdown(wait=True)
 
     # -- inside -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from typing import Any
 import grpc
 import pytest
 from lockgate_coordinator.runtime import job_reading
+from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
 from lockgate_coordinator.runtime.persistence import Persistence
+from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_ha.embedded import EmbeddedZooKeeper
 from lockgate_ha.errors import StoreUnavailable
 from lockgate_ha.paths import Paths
@@ -164,6 +166,32 @@ def test_a_read_that_hangs_blocks_no_other_job(
     finally:
         gate.set()
     api.until("bad", lambda status: status.state is JobState.RUNNING)
+
+
+def test_storage_that_hangs_keeps_no_question_about_leader_and_jobs_waiting(
+    leader: Coordinator, api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, gate = threading.Semaphore(0), threading.Event()
+
+    def hang(_reads: CheckpointReads, _key: str) -> tuple[m.CheckpointOffsets, ...]:
+        asked.release()
+        assert gate.wait(WAIT_S)
+        return ()
+
+    monkeypatch.setattr(CheckpointReads, "offsets", hang)
+    api("Submit", m.SubmitRequest("job", graph()))
+    calls = 40
+    with ThreadPoolExecutor(calls) as pool:
+        try:
+            request = m.ListCheckpointsRequest("job", offsets=True)
+            answers = [pool.submit(api, "ListCheckpoints", request) for _ in range(calls)]
+            for _ in range(32):
+                assert asked.acquire(timeout=WAIT_S)
+            assert api("GetLeader", m.GetLeaderRequest()).address == leader.address
+            assert api.status("job").job_key == "job"
+        finally:
+            gate.set()
+    assert all(answer.result().offsets == () for answer in answers)
 
 
 @pytest.mark.usefixtures("fake_task_manager")
