@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import logging
 import os
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from lockgate_common.overtime import overtime
 
 log = logging.getLogger(__name__)
 
 
-@contextlib.contextmanager
-def ends_within(seconds: float) -> Iterator[None]:
+def ends_within(seconds: float) -> AbstractContextManager[None]:
     """The block gets so many seconds. Then the stack of every thread goes to stderr and the process ends, status 1."""
-    timer = threading.Timer(seconds, _end, (seconds,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    return overtime(seconds, lambda: _end(seconds))
 
 
 def _end(seconds: float) -> None:
-    log.critical("this process has not stopped within %g s; it ends now, with every thread where it is", seconds)
+    log.critical(
+        "this process has not stopped within %g s and ends now; the stacks below show what it waited for, such as a "
+        "storage that does not answer: check that before the next start",
+        seconds,
+    )
     faulthandler.dump_traceback()
     logging.shutdown()
     os._exit(1)
