@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from lockgate_common.overtime import overtime
 
 _AFTER_S = 0.3  # an answer that comes sooner needs no spinner, which would only flicker
 
@@ -19,14 +20,10 @@ def working(text: str) -> Iterator[None]:
         yield
         return
     stops: list[Callable[[], None]] = []
-    timer = threading.Timer(_AFTER_S, lambda: stops.append(_shown(text)))
-    timer.daemon = True
-    timer.start()
     try:
-        yield
+        with overtime(_AFTER_S, lambda: stops.append(_shown(text))):
+            yield
     finally:
-        timer.cancel()
-        timer.join()
         for stop in stops:
             stop()
 
