@@ -21,8 +21,8 @@ _LOOK_MS = 20
 
 
 def may_rest(graph: JobGraph) -> bool:
-    """Whether sources of this job rest: the next leader restarts it, and no source takes a split without records for
-    idle, which nobody looks at during a rest.
+    """Whether sources of this job rest: the next leader restarts it, and no source declares `idle_after`, for which a
+    split that is not read during a rest would count as idle.
     """
     kinds = (operator.kind for vertex in graph.vertices for operator in vertex.operators)
     is_restarted = graph.leader_failover is not LeaderFailover.LEADER_FAILOVER_REATTACH
