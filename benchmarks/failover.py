@@ -60,12 +60,12 @@ def _adopted_rows(report: Report) -> list[Row]:
     found, count = summary(report), len(report.kills)
     adopted = sum(kill.mode is Mode.REATTACH for kill in report.kills)
     restarted = sum(kill.restarted_subtasks or 0 for kill in report.kills)
-    again = sum(kill.records_read_again or 0 for kill in report.kills)
+    again = [kill.records_read_again for kill in report.kills if kill.records_read_again is not None]
     ratios = [kill.throughput_ratio for kill in report.kills if kill.throughput_ratio is not None]
     rows = [
         Row("leader killed, attempt adopted", f"{adopted} of {count}"),
         at_most("leader killed, subtasks restarted", restarted, 0, ""),
-        at_most("leader killed, records read again", again, 0, ""),
+        at_most(f"leader killed, records read again, known of {len(again)}", sum(again), 0, ""),
     ]
     if ratios:
         median = statistics.median(ratios)
