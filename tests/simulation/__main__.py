@@ -12,7 +12,7 @@ from tests.simulation.kinds import add_options, again, chosen
 from tests.simulation.simulation import Scenario, simulate
 from tests.simulation.world import Violation
 
-AT_A_TIME = 10
+_AT_A_TIME = 10  # seeds of a process: seconds of work
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
 def _all(options: argparse.Namespace) -> int:
     """Every seed of the range, on every processor; tells the story of each that failed."""
     seeds, started = options.seeds, time.monotonic()
-    parts = [seeds[at : at + AT_A_TIME] for at in range(0, len(seeds), AT_A_TIME)]
+    parts = [seeds[at : at + _AT_A_TIME] for at in range(0, len(seeds), _AT_A_TIME)]
     steps, failed = 0, 0
     with ProcessPoolExecutor() as pool:
         for part in as_completed([pool.submit(_part, options, part) for part in parts]):
@@ -62,9 +62,9 @@ def _part(options: argparse.Namespace, seeds: range) -> Found:
 
 def _range(text: str) -> range:
     first, _, end = text.partition(":")
-    found = range(int(first), int(end))
+    found = range(int(first), int(end)) if first.isdecimal() and end.isdecimal() else range(0)
     if not found:
-        raise argparse.ArgumentTypeError(f"no seeds in {text}")
+        raise argparse.ArgumentTypeError(f"no seeds in {text!r}; 0:100 are those from 0 to 99")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from lockgate_coordinator.runtime import job_reading
+from lockgate_coordinator.runtime import job_reading, rpc_server
 from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.process import Coordinator
@@ -180,12 +180,12 @@ def test_storage_that_hangs_keeps_no_question_about_leader_and_jobs_waiting(
 
     monkeypatch.setattr(CheckpointReads, "offsets", hang)
     api("Submit", m.SubmitRequest("job", graph()))
-    calls = 40
-    with ThreadPoolExecutor(calls) as pool:
+    at_a_time = rpc_server._THREADS
+    with ThreadPoolExecutor(at_a_time + 8) as pool:
         try:
             request = m.ListCheckpointsRequest("job", offsets=True)
-            answers = [pool.submit(api, "ListCheckpoints", request) for _ in range(calls)]
-            for _ in range(32):
+            answers = [pool.submit(api, "ListCheckpoints", request) for _ in range(at_a_time + 8)]
+            for _ in range(at_a_time):
                 assert asked.acquire(timeout=WAIT_S)
             assert api("GetLeader", m.GetLeaderRequest()).address == leader.address
             assert api.status("job").job_key == "job"

@@ -46,6 +46,14 @@ WAIT_S = 240.0
 LOOK_EVERY_S = 0.05
 
 
+def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for what no message tells. what: the end of "not in time: "."""
+    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        pause.wait(0.01)
+
+
 @dataclass(frozen=True)
 class Received:
     """One message of a task manager."""

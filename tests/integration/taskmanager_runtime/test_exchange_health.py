@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -16,6 +14,8 @@ from lockgate_proto.rpc import READY
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.registry import GateRegistry
 from lockgate_taskmanager.exchange.server import ExchangeServer
+
+from tests.integration.taskmanager_runtime.scripted_coordinator import until
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +92,7 @@ def test_watches_are_bounded_and_their_places_are_given_back(channel: grpc.Chann
     assert stub.Check(asked(), timeout=WAIT_S).status == NOT_SERVING
     for watch in watches:
         watch.cancel()
-    until(lambda: opens(stub))
+    until(lambda: opens(stub), "the stream opens")
 
 
 def opens(stub: health_pb2_grpc.HealthStub) -> bool:
@@ -103,10 +103,3 @@ def opens(stub: health_pb2_grpc.HealthStub) -> bool:
         return False
     finally:
         watch.cancel()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)

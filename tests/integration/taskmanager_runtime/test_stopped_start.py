@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.integration.taskmanager_runtime.scripted_coordinator import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.rotating]
 
@@ -30,13 +29,6 @@ SparkEngine.warm_up = announced
 sys.exit(run(TaskManagerSettings("127.0.0.1:1", sys.argv[1], "stopped", credentials=Credentials(secret="s"))))
 """
 PATIENCE_S = 200.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        threading.Event().wait(0.05)
 
 
 def has_child(pid: int) -> bool:
@@ -66,14 +58,14 @@ def test_sigterm_during_the_start_ends_the_process_and_its_jvm(when: str, tmp_pa
     assert process.stdout is not None
     try:
         if when == "the JVM starts":
-            wait_until(lambda: has_child(process.pid), when)
+            until(lambda: has_child(process.pid), when)
         else:
             assert process.stdout.readline() == "warming up\n", log.read_text()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0, log.read_text()
         assert "ready" not in process.stdout.read()
         assert "error" not in log.read_text()
-        wait_until(lambda: is_group_gone(process.pid), "the JVM has ended")
+        until(lambda: is_group_gone(process.pid), "the JVM has ended")
     finally:
         process.stdout.close()
         if not is_group_gone(process.pid):

@@ -5,8 +5,6 @@ Sources of a job that the next leader restarts rest for a moment.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,18 +16,12 @@ from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate_taskmanager.task.program import Idle
 
 from tests.integration.taskmanager_runtime.fake_programs import World, word_count_graph
-from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator
+from tests.integration.taskmanager_runtime.scripted_coordinator import WAIT_S, Leader, ScriptedCoordinator, until
 
 pytestmark = pytest.mark.integration
 
 ROWS, MORE = 100, 200
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    pause, deadline = threading.Event(), time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.005)
+LeftAlone = Callable[[LeaderFailover], tuple[TaskManager, JobGraph]]
 
 
 def test_subtasks_end_when_no_leader_has_come_within_the_grace(
@@ -45,7 +37,7 @@ def test_subtasks_end_when_no_leader_has_come_within_the_grace(
     leader.assign(100_000)
     leader.wait_phase(SubtaskPhase.SUBTASK_RUNNING)
     coordinator.die()
-    until(lambda: not any(manager.deployments.running() for manager in managers), "they run on without a leader")
+    until(lambda: not any(manager.deployments.running() for manager in managers), "they end without a leader")
     successor = new_coordinator(token=6)
     for manager in managers:
         manager.on_leader(successor.record)
@@ -58,28 +50,10 @@ def read_by(manager: TaskManager) -> int:
     return sum(each.records_out for counters in found for each in counters.counters)
 
 
-def run_without_leader(
-    failover: LeaderFailover, coordinator: ScriptedCoordinator, manager: TaskManager, world: World
-) -> JobGraph:
-    """A job whose source has read ROWS, and may read MORE once it has lost its leader."""
-    world.limit = ROWS
-    manager.on_leader(coordinator.record)
-    coordinator.wait_for(Register)
-    graph = replace(word_count_graph(1), leader_failover=failover)
-    leader = Leader(coordinator, graph, ("tm-0",))
-    leader.deploy(1)
-    leader.assign(100_000)
-    until(lambda: read_by(manager) == ROWS, "it does not read")
-    coordinator.die()
-    until(lambda: not manager.control.is_connected, "the leader is not missed")
-    world.limit = MORE
-    return graph
-
-
 def rests(manager: TaskManager, pauses: list[Idle]) -> bool:
     """Whether its source pauses three times more, and reads nothing."""
     before = len(pauses)
-    until(lambda: len(pauses) > before + 2, "it does not rest")
+    until(lambda: len(pauses) > before + 2, "it rests")
     return read_by(manager) == ROWS
 
 
@@ -99,45 +73,55 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[Idle]:
     return found
 
 
+@pytest.fixture
+def left_alone(
+    new_coordinator: Callable[..., ScriptedCoordinator], new_task_manager: Callable[..., TaskManager], world: World
+) -> LeftAlone:
+    """A job whose source has read ROWS, and may read MORE now that it has lost its leader, with token 5."""
+
+    def make(failover: LeaderFailover) -> tuple[TaskManager, JobGraph]:
+        coordinator, manager = new_coordinator(token=5), new_task_manager("tm-0", heartbeat_ms=20)
+        graph = replace(word_count_graph(1), leader_failover=failover)
+        world.limit = ROWS
+        manager.on_leader(coordinator.record)
+        coordinator.wait_for(Register)
+        leader = Leader(coordinator, graph, ("tm-0",))
+        leader.deploy(1)
+        leader.assign(100_000)
+        until(lambda: read_by(manager) == ROWS, "it reads")
+        coordinator.die()
+        until(lambda: not manager.control.is_connected, "the leader is missed")
+        world.limit = MORE
+        return manager, graph
+
+    return make
+
+
 def test_sources_of_a_job_that_is_restarted_rest_until_the_same_leader_is_back(
-    new_coordinator: Callable[..., ScriptedCoordinator],
-    new_task_manager: Callable[..., TaskManager],
-    world: World,
-    pauses: list[Idle],
+    left_alone: LeftAlone, new_coordinator: Callable[..., ScriptedCoordinator], pauses: list[Idle]
 ) -> None:
-    manager = new_task_manager("tm-0", heartbeat_ms=20)
-    run_without_leader(LeaderFailover.LEADER_FAILOVER_RESTART, new_coordinator(token=5), manager, world)
+    manager, _ = left_alone(LeaderFailover.LEADER_FAILOVER_RESTART)
     assert rests(manager, pauses)
     manager.on_leader(new_coordinator(token=5).record)
-    until(lambda: read_by(manager) == MORE, "it rests although its leader is back")
+    until(lambda: read_by(manager) == MORE, "it reads on, for its leader is back")
 
 
 def test_they_rest_until_the_next_leader_deploys_others_which_read_at_once(
-    new_coordinator: Callable[..., ScriptedCoordinator],
-    new_task_manager: Callable[..., TaskManager],
-    world: World,
-    pauses: list[Idle],
+    left_alone: LeftAlone, new_coordinator: Callable[..., ScriptedCoordinator], pauses: list[Idle]
 ) -> None:
-    manager = new_task_manager("tm-0", heartbeat_ms=20)
-    graph = run_without_leader(LeaderFailover.LEADER_FAILOVER_RESTART, new_coordinator(token=5), manager, world)
+    manager, graph = left_alone(LeaderFailover.LEADER_FAILOVER_RESTART)
     successor = new_coordinator(token=6)
     manager.on_leader(successor.record)
     successor.wait_for(Register)
-    until(lambda: manager.control.is_connected, "it is not registered")
+    until(lambda: manager.control.is_connected, "it is registered")
     assert rests(manager, pauses)
     leader = Leader(successor, graph, ("tm-0",))
     leader.deploy(2)
     leader.assign(100_000)
-    until(lambda: read_by(manager) == MORE, "the next attempt rests")
+    until(lambda: read_by(manager) == MORE, "the next attempt reads")
 
 
-def test_sources_of_a_job_that_can_be_adopted_read_on(
-    new_coordinator: Callable[..., ScriptedCoordinator],
-    new_task_manager: Callable[..., TaskManager],
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(source_rest, "REST_S", 10 * WAIT_S)
-    manager = new_task_manager("tm-0", heartbeat_ms=20)
-    run_without_leader(LeaderFailover.LEADER_FAILOVER_REATTACH, new_coordinator(token=5), manager, world)
-    until(lambda: read_by(manager) == MORE, "it rests without a leader")
+def test_sources_of_a_job_that_can_be_adopted_read_on(left_alone: LeftAlone, pauses: list[Idle]) -> None:
+    manager, _ = left_alone(LeaderFailover.LEADER_FAILOVER_REATTACH)
+    until(lambda: read_by(manager) == MORE, "it reads on without a leader")
+    assert pauses == []
