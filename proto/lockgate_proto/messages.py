@@ -1623,6 +1623,9 @@ class SubtaskCounters:
     load: SubtaskLoad | None = None
     # Unset: what its receivers may have to get again is kept, as far as is known.
     gap: ReplayGap | None = None
+    # Why it could make other results of the records that it has read, if it read them again in other batches, as a
+    # clause: then nothing that has had them can run on while it does. Empty: for no known reason.
+    irreproducible: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ exchange may be sent on over another one: its order, and thus its content, would
 
 from __future__ import annotations
 
+from lockgate_proto.components import component_of
 from lockgate_proto.loops import spread_of
 from lockgate_proto.messages import (
     CheckpointMode,
@@ -43,6 +44,13 @@ def whole_because(graph: JobGraph) -> str:
         return why
     vertices = {vertex.id: vertex for vertex in graph.vertices}
     return next((why for edge in graph.edges if (why := _crossing(edge, vertices[edge.source]))), "")
+
+
+def is_made_again(graph: JobGraph, vertex_id: str) -> bool:
+    """Whether a subtask of a vertex that is lost has to make again what others, which run on, have had of it."""
+    component = component_of(graph, vertex_id)
+    crossing = any(edge.source == vertex_id and spread_of(edge) is Partitioning.HASH for edge in component.edges)
+    return crossing and not whole_because(component)
 
 
 def _crossing(edge: Edge, source: Vertex) -> str:

@@ -263,7 +263,7 @@ class BatchedReport(_message.Message):
     def __init__(self, report: _Optional[_Union[SubtaskReport, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeCheckpoint, _Mapping]] = ..., decline: _Optional[_Union[DeclineCheckpoint, _Mapping]] = ..., committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., first_record: _Optional[_Union[FirstRecord, _Mapping]] = ...) -> None: ...
 
 class SubtaskCounters(_message.Message):
-    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load", "gap")
+    __slots__ = ("subtask", "counters", "effort", "at_work", "at_work_ms", "load", "gap", "irreproducible")
     SUBTASK_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     EFFORT_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +271,7 @@ class SubtaskCounters(_message.Message):
     AT_WORK_MS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
+    IRREPRODUCIBLE_FIELD_NUMBER: _ClassVar[int]
     subtask: SubtaskId
     counters: _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorCounters]
     effort: SubtaskEffort
@@ -278,7 +279,8 @@ class SubtaskCounters(_message.Message):
     at_work_ms: int
     load: _load_pb2.SubtaskLoad
     gap: ReplayGap
-    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ..., gap: _Optional[_Union[ReplayGap, _Mapping]] = ...) -> None: ...
+    irreproducible: str
+    def __init__(self, subtask: _Optional[_Union[SubtaskId, _Mapping]] = ..., counters: _Optional[_Iterable[_Union[_checkpoint_pb2.OperatorCounters, _Mapping]]] = ..., effort: _Optional[_Union[SubtaskEffort, _Mapping]] = ..., at_work: _Optional[str] = ..., at_work_ms: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.SubtaskLoad, _Mapping]] = ..., gap: _Optional[_Union[ReplayGap, _Mapping]] = ..., irreproducible: _Optional[str] = ...) -> None: ...
 
 class ReplayGap(_message.Message):
     __slots__ = ("slots", "since", "max_bytes")
