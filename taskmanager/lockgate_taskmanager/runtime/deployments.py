@@ -242,13 +242,15 @@ class Deployments:
         """Records in and out of every live subtask, as it last noted them, and its load. For one thread."""
         found = []
         for task in self.live_tasks():
-            effort, work = task.effort, task.at_work()
+            effort, program = task.effort, task.program
+            work = program.at_work() if program is not None else None
             if work is None or work.since_ms < LONG_MS:
                 work = None
             if effort.counters or work is not None:
                 what, since_ms = (work.what, work.since_ms) if work is not None else ("", 0)
                 news, gap = task.load.news(), task.rejoining.gap(task.outputs)
-                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, news, gap))
+                why = program.irreproducible if program is not None else ""
+                found.append(SubtaskCounters(task.id, effort.counters, effort.total, what, since_ms, news, gap, why))
         return tuple(found)
 
     def live_tasks(self) -> list[SubtaskTask]:

@@ -57,7 +57,6 @@ from lockgate_taskmanager.task import effects as do
 from lockgate_taskmanager.task import events as on
 from lockgate_taskmanager.task.machine import SubtaskMachine
 from lockgate_taskmanager.task.program import (
-    AtWork,
     Batch,
     Canceled,
     Exhausted,
@@ -187,9 +186,10 @@ class SubtaskTask:
         self._outputs.cancel()
         self.interrupt()
 
-    def at_work(self) -> AtWork | None:
-        """The program's running call; None between two calls."""
-        return self._program.at_work() if self._program is not None else None
+    @property
+    def program(self) -> SubtaskProgram | None:
+        """What it runs, once that is built."""
+        return self._program
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the thread. False on timeout."""

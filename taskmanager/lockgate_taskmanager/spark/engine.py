@@ -34,6 +34,7 @@ from lockgate_proto.messages import (
     WindowProcess,
 )
 from lockgate_proto.operators import is_keyed, is_source
+from lockgate_proto.parts import is_made_again
 
 from lockgate_taskmanager.spark import class_archive, operators, user_code
 from lockgate_taskmanager.spark import session as sessions
@@ -292,6 +293,7 @@ class SparkEngine:
             broadcast_senders=broadcast_senders(context.graph, vertex.id),
             key_groups=key_group_range(context.subtask.subtask, parallelism, groups),
             max_parallelism=groups,
+            is_made_again=is_made_again(context.graph, vertex.id),
         )
 
     def _stores(self, layout: ChainLayout, choice: StateBackend | None, bench: Workbench) -> OperatorStores | None:

@@ -25,14 +25,15 @@ from lockgate_taskmanager.spark.event_time import Declaration, Times
 from lockgate_taskmanager.spark.functions.stage import FunctionStage
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from lockgate_taskmanager.spark.malformed import is_malformed
-from lockgate_taskmanager.spark.outputs import Transform
+from lockgate_taskmanager.spark.outputs import Outputs, Transform, behind_exchange
 from lockgate_taskmanager.spark.partials import PartialAggregate
 from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.reproducible import combining, varying
 from lockgate_taskmanager.spark.sinks.transaction import Sink
 from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
 from lockgate_taskmanager.spark.sources.reading import Source
 from lockgate_taskmanager.spark.workbench import Workbench
-from lockgate_taskmanager.task.program import DataError, UserCodeFailed, UserError
+from lockgate_taskmanager.task.program import DataError, Irreproducible, UserCodeFailed, UserError
 from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 
 
@@ -73,6 +74,15 @@ class SparkStage:
         else:  # the plan was made by an earlier attempt
             self._inputs = self._plan.inputs
         return self._plan.schema
+
+    def irreproducible(self) -> str:
+        """Why other micro-batches of the same records may give other results, as a clause; "" for no known reason."""
+        assert self._plan is not None, "compile comes first"
+        plan = self._plan
+        for operator, result in zip(self.operators, (*self._inputs[1:], plan.frame), strict=False):
+            if why := varying(result) or combining(result, plan.bottom):
+                return f"{named(operator)} {why}"
+        return behind_exchange(plan)
 
     def warm_up(self) -> None:
         """Runs the job over no records."""
@@ -162,7 +172,7 @@ class ChainLayout:
     operators: all of them; head: the source operator, if the first is one; keyed: the operator with keyed state, if the
     first is one; join: the interval join, if the first is one, which is not `keyed`; sides: of a join, by the vertex
     that sends it; broadcast_senders: the vertices whose records become state of the first function; key_groups: of this
-    subtask; release: returns the workbench.
+    subtask; release: returns the workbench; is_made_again: see lockgate_proto.parts.
     """
 
     operators: tuple[Operator, ...]
@@ -176,6 +186,7 @@ class ChainLayout:
     join: Operator | None = None
     sides: Mapping[str, JoinSide] = field(default_factory=dict)
     broadcast_senders: frozenset[str] = frozenset()
+    is_made_again: bool = False
 
     @property
     def declaring(self) -> Operator | None:
@@ -196,6 +207,16 @@ class ChainLayout:
     def is_behind(self) -> bool:
         """True while its source has not come yet to where its receivers are."""
         return isinstance(self.source, CatchingUp) and self.source.is_behind
+
+    def irreproducible(self, outputs: Outputs) -> str:
+        """See SubtaskProgram; to be called when all is compiled. Raises Irreproducible."""
+        if not self.is_made_again:
+            return ""
+        stages = (stage.irreproducible() for stage in self.stages if isinstance(stage, SparkStage))
+        why = next((why for why in (*stages, outputs.irreproducible()) if why), "")
+        if why and self.is_behind:
+            raise Irreproducible(f"what others have had of this subtask cannot be made again: {why}")
+        return why
 
     def times(self) -> Times:
         """The event times of the last batch."""

@@ -26,6 +26,7 @@ from lockgate_taskmanager.spark.chain import hashed, held_by_windows, joinable, 
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec
 from lockgate_taskmanager.spark.partials import PartialAggregate, RecordParts
 from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.reproducible import varying
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.columns.pieces import cut
 from lockgate_taskmanager.state.layout import ROWS
@@ -159,8 +160,12 @@ class Outputs:
 
     def warm_up(self) -> None:
         """Runs the plans of the edges over no records."""
-        for plan in (*([self._groups] if self._groups else ()), *self._prepared.values()):
+        for plan in self._plans():
             plan.warm_up()
+
+    def irreproducible(self) -> str:
+        """Why the same records may be prepared in another way the next time, as a clause; "" for no known reason."""
+        return next((why for plan in self._plans() if (why := behind_exchange(plan))), "")
 
     def emit(self, table: pa.Table) -> tuple[tuple[Emission, ...], int]:
         """Splits a result; also returns how many rows the chain emitted (before partial aggregation)."""
@@ -186,6 +191,9 @@ class Outputs:
                 emissions += [Emission(edge.index, target, plain) for target in self._targets(edge)]
         self._turn += 1
         return tuple(emissions), rows
+
+    def _plans(self) -> tuple[Plan, ...]:
+        return (*([self._groups] if self._groups else ()), *self._prepared.values())
 
     def _partial(self, edge: OutEdge, table: pa.Table) -> pa.Table:
         """A result as prepared for the keyed operator at the other end."""
@@ -229,6 +237,12 @@ class Outputs:
             for target, count in enumerate(counts)
             if count
         )
+
+
+def behind_exchange(plan: Plan) -> str:
+    """How what a plan prepares for other subtasks may be something else the next time, as a clause; "" for nothing."""
+    why = varying(plan.frame)
+    return f"the operator behind the exchange {why}" if why else ""
 
 
 def _total(partial: pa.Table) -> int:

@@ -23,6 +23,7 @@ from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
 from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob
+from lockgate_taskmanager.spark.reproducible import varying
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -58,11 +59,6 @@ _KEEPS_NOTHING = frozenset(
     }
 )
 _READS_A_FILE = re.compile(r"Scan (text|csv|json|parquet)\b")
-_FIXED_WHEN_PLANNED = re.compile(
-    r"\b(current_timestamp|current_date|current_time|localtimestamp|now|unix_timestamp|rand|randn|random|randstr"
-    r"|uniform|uuid|shuffle|current_timezone)\(",
-    re.IGNORECASE,
-)
 _OF_A_FILE = re.compile(r"\binput_file_(name|block_start|block_length)\(\)")
 
 
@@ -82,13 +78,13 @@ class Plan:
         self._build = build
         self._where = where
         leaf.prepare()
-        bottom = leaf.frame()
-        self._frame = build(bottom)
+        self.bottom = leaf.frame()
+        self.frame = build(self.bottom)
         with explained(where):
-            if not is_connect(self._frame):
-                _require_fresh(self._frame, bottom, where)
-            self.schema = passable_schema(self._frame, where)
-            self.repeatable = leaf.repeatable and keeps_nothing(self._frame)
+            if not is_connect(self.frame):
+                _require_fresh(self.frame, self.bottom, where)
+            self.schema = passable_schema(self.frame, where)
+            self.repeatable = leaf.repeatable and keeps_nothing(self.frame)
         self._job: RepeatedJob | None = None  # once the first execution has made its RDD
         self._may_have_job = self.repeatable
         if not self.repeatable:
@@ -103,7 +99,7 @@ class Plan:
         self._leaf.load(content)
         try:
             with explained(self._where, on_records=True):
-                frame = self._frame if self.repeatable else self._build(self._leaf.frame())
+                frame = self.frame if self.repeatable else self._build(self._leaf.frame())
                 table = self._execute(frame)
                 self.malformed = self._leaf.malformed(frame)
                 if self._times is not None:
@@ -163,11 +159,7 @@ def _leaves(plan: Any) -> list[Any]:
 
 def keeps_nothing(frame: DataFrame) -> bool:
     """True when executing the (classic) DataFrame again reads and computes everything again."""
-    execution = frame._jdf.queryExecution()
-    analyzed = execution.analyzed()
-    if not analyzed.deterministic() or _FIXED_WHEN_PLANNED.search(analyzed.toString()):
-        return False
-    return _node_keeps_nothing(execution.executedPlan())
+    return not varying(frame) and _node_keeps_nothing(frame._jdf.queryExecution().executedPlan())
 
 
 def _node_keeps_nothing(node: Any) -> bool:

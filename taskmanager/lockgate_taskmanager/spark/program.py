@@ -107,6 +107,7 @@ class ChainProgram:
             self._splits = split_log(layout.head.id, layout.source, marked, isinstance(backend, FileBackend))
         self._input: tuple[str, pa.Schema] | None = None  # source vertex and schema of the first table received
         self._compiled = False
+        self.irreproducible = ""
         self._rest: Iterator[Batch] | None = None  # of the last table received
         self._unix_ms = 0  # the wall clock of the last tick
         self._call = RunningCall(jobs)
@@ -470,6 +471,7 @@ class ChainProgram:
             spec = LeafSpec(Form.TABLE, table=schema)
         self._outputs.compile(schema, is_fused=bool(stages) and isinstance(stages[-1], SparkStage))
         self._compiled = True
+        self.irreproducible = self._layout.irreproducible(self._outputs)
         return Batch(self._outputs.prologue() + self._dead.compile())
 
     def _restore_keyed(self, states: Sequence[OperatorState]) -> None:

@@ -104,6 +104,10 @@ class SnapshotTooLarge(ProgramError):
     """The state does not fit its backend; the checkpoint is declined and the stream continues."""
 
 
+class Irreproducible(ProgramError):
+    """The subtask cannot start again beside others: its chain may make something else of what they have had."""
+
+
 class Canceled(ProgramError):
     """The work was interrupted by `SubtaskProgram.cancel`."""
 
@@ -272,6 +276,14 @@ class SubtaskProgram(Protocol):
     @property
     def is_behind(self) -> bool:
         """True for a source that has not come yet to where its receivers are, see ProgramContext.received."""
+        ...
+
+    @property
+    def irreproducible(self) -> str:
+        """Why other micro-batches of the records that it has read may give other results, as a clause. From any thread.
+
+        Of what is made again while others run on, see lockgate_proto.parts. "": for no known reason, or not yet known.
+        """
         ...
 
     def backlog(self) -> Backlog:
