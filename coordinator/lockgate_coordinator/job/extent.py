@@ -57,7 +57,7 @@ def _whole_because(
     if _has_other_shape(graph, snapshot):
         return "its newest checkpoint was taken at another parallelism"
     since = snapshot.checkpoint_id if snapshot is not None else 0
-    return attempt.gaps.problem(part, since, attempt.execution.task_manager_of)
+    return attempt.gaps.problem(part, since, attempt.execution)
 
 
 def _could_not_begin(failed: AttemptFailed, part: Slots, attempt: Attempt) -> bool:

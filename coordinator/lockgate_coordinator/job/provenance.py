@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, FailurePlace, SplitRange
+from lockgate_proto.messages import AcknowledgeCheckpoint, AttemptId, FailurePlace, SplitRange, SubtaskCounters
 
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_coordinator.job.events import (
@@ -42,11 +42,18 @@ def bounded(report: Report) -> Report:
             return Declined(replace(body, reason=_cut(body.reason)))
         case SplitsFound(found) if len(found.error) > MAX_TEXT:
             return SplitsFound(replace(found, error=_cut(found.error)))
-        case CountersReported(counters) if any(len(counter.at_work) > _MAX_NAME for counter in counters):
-            return replace(
-                report, counters=tuple(replace(counter, at_work=counter.at_work[:_MAX_NAME]) for counter in counters)
-            )
+        case CountersReported(counters) if any(map(_is_long, counters)):
+            return replace(report, counters=tuple(map(_counters, counters)))
     return report
+
+
+def _is_long(counter: SubtaskCounters) -> bool:
+    return max(len(counter.at_work), len(counter.irreproducible)) > _MAX_NAME
+
+
+def _counters(counter: SubtaskCounters) -> SubtaskCounters:
+    work, why = counter.at_work[:_MAX_NAME], counter.irreproducible[:_MAX_NAME]
+    return replace(counter, at_work=work, irreproducible=why)
 
 
 def _place(place: FailurePlace | None) -> FailurePlace | None:
