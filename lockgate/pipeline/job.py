@@ -84,8 +84,9 @@ class Job(Hinting):
     standby_replicas: how many task managers with free slots keep copies of the newest checkpoint's files on their own
     disks, while those that run the job keep theirs: a restart then reads no storage (docs/standby-copies.md);
     task_manager_failover: "part" restarts only what a lost task manager ran, also where records are distributed by key;
-    with it you assert that what comes out of an operator in front of `key_by` depends on the record alone, and not on
-    its neighbours, the time or chance (docs/architecture.md). Times in milliseconds. Errors raise PipelineError.
+    with it you assert that what a Python function in front of `key_by` makes of a record depends on the record alone,
+    and not on its neighbours, the time or chance (docs/architecture.md). Times in milliseconds. Errors raise
+    PipelineError.
     """
 
     def __init__(
