@@ -1039,6 +1039,22 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "chance_unheard",
+        "restarting everything at once where what is made again may be something else",
+        (
+            f"{_WITH_EXCHANGE}::test_a_source_that_may_make_something_else_restarts_with_all_that_have_had_it",
+            f"{_EXCHANGING}::test_where_the_leader_knows_of_chance_in_time_no_part_is_deployed",
+        ),
+    ),
+    Mutant(
+        "chance_beside_others",
+        "refusing to make something else again for those that run on",
+        (
+            "tests/integration/taskmanager_spark/test_spark_reproducible.py"
+            "::test_it_does_not_start_beside_what_has_had_other_results",
+        ),
+    ),
+    Mutant(
         "gap_from_before",
         "forgetting what was not kept before the newest checkpoint",
         (f"{_WITH_EXCHANGE}::test_a_checkpoint_that_is_completed_after_the_report_closes_the_gap",),

@@ -40,6 +40,7 @@ _SCHEMA = pa.schema([*((name, pa.int32()) for name in ("partition", "sequence", 
 
 SAME = "SELECT * FROM input"
 SOME = "SELECT * FROM input WHERE sequence % 3 <> 0"
+RANDOM = "SELECT * FROM input ORDER BY rand()"
 TWICE = "SELECT * FROM input UNION ALL SELECT * FROM input"
 TRANSFORMS: dict[str, Callable[[Record], tuple[Record, ...]]] = {
     SAME: lambda record: (record,),

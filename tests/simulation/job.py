@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lockgate_proto.messages import (
@@ -34,7 +34,7 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
-from tests.simulation.flow import KEY_GROUPS, SAME, Model
+from tests.simulation.flow import KEY_GROUPS, RANDOM, SAME, Model
 
 BY_KEY = ("key",)
 FOUND_AT_ONCE = 2
@@ -178,6 +178,14 @@ def exchanging_job(
         vertices += [_other(discovered=not discovered, poll_ms=poll_ms)]
         edges += [hashed("other", "ledger"), hashed("other", "count")]
     return SimulatedJob(key, tuple(vertices), tuple(edges), interval_ms, is_part=True)
+
+
+def random_job(key: str, interval_ms: int = 150, *, discovered: bool = True) -> SimulatedJob:
+    """As `exchanging_job`, but what its source reads again may go to other subtasks, so that nothing can run on."""
+    read = source("source", 8, 60, 4, discovered=discovered)
+    read = replace(read, operators=(*read.operators, Operator("source-random", "random", SqlTransform(RANDOM))))
+    edges = tuple(hashed("source", name) for name in ("ledger", "behind", "ledger"))
+    return SimulatedJob(key, (read, ledger("ledger", 4), ledger("behind", 4)), edges, interval_ms, is_part=True)
 
 
 def _other(*, discovered: bool, poll_ms: int) -> Vertex:

@@ -26,6 +26,7 @@ from lockgate_proto.messages import (
     SourceState,
     SplitState,
     SqlSink,
+    SqlTransform,
     StateHandle,
     StateKind,
     SubtaskState,
@@ -40,6 +41,7 @@ from lockgate_taskmanager.task.program import (
     Batch,
     DataError,
     Emission,
+    Irreproducible,
     Poll,
     ProgramContext,
     SnapshotOrder,
@@ -49,6 +51,7 @@ from lockgate_taskmanager.task.program import (
 from lockgate_taskmanager.task.watermarks import MIN_WATERMARK
 
 from tests.simulation.flow import (
+    RANDOM,
     Model,
     Record,
     input_of,
@@ -152,6 +155,7 @@ class Program:
     """A transform, and the base of the others: counters, the reading of restored state, the ways out."""
 
     is_source = is_behind = False
+    irreproducible = ""
 
     def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
         assert context.subtask.attempt is not None
@@ -285,7 +289,8 @@ class Program:
         if spread is Partitioning.BROADCAST:
             return range(width)
         if spread is Partitioning.HASH:
-            return (owner_of(key_of(record), width),)
+            turned = self.attempt if self.irreproducible else 0
+            return ((owner_of(key_of(record), width) + turned) % width,)
         if spread is Partitioning.FORWARD:
             return (self.me,)
         self._turn += 1
@@ -299,11 +304,20 @@ class SourceProgram(Program):
 
     def __init__(self, process: SimulatedTaskManager, context: ProgramContext, model: Model) -> None:
         super().__init__(process, context, model)
+        if any(operator.kind == SqlTransform(RANDOM) for operator in self.vertex.operators):
+            self.irreproducible = "it is random"
         self._has_event_time = not whole_because(model.graph)
         most = SPLITS_AT_ONCE if self._has_event_time else 1
         self.source: Source = SimulatedSource(process.world.random, most)
         if any(context.received):
             self.source = CatchingUp(self.source, lambda: SimulatedSource(process.world.random, most), context.received)
+
+    def open(self) -> Batch:
+        """See Program. Raises Irreproducible."""
+        opened = super().open()
+        if self.irreproducible and self.is_behind:
+            raise Irreproducible(self.irreproducible)
+        return opened
 
     @property
     def is_behind(self) -> bool:  # type: ignore[override]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.share import SHARE
-from tests.simulation.job import SimulatedJob, exchanging_job
+from tests.simulation.job import SimulatedJob, exchanging_job, random_job
 from tests.simulation.orders import Order
 from tests.simulation.scenarios import exchanging_scenario, quiet_scenario
 from tests.simulation.simulation import Outcome, simulate
@@ -115,6 +115,25 @@ def test_where_the_leader_knows_that_in_time_no_part_is_deployed(at_ms: int) -> 
     """From the heartbeats, of which each task manager sends two before."""
     found = outcome((at_ms, "kill_task_manager"), plan=replace(PLAN, log_bytes=400), job=exchanging_job("job", 3_000))
     assert (found.ended, found.attempts, begun(found)) == (("FINISHED",), 2, [2] * SLOTS)
+
+
+@pytest.mark.parametrize("at_ms", range(460, 700, 30))
+@pytest.mark.parametrize("discovered", [True, False])
+def test_all_restart_where_a_record_may_go_elsewhere_the_second_time(at_ms: int, discovered: bool) -> None:
+    """A part that begins before the first heartbeat finds out itself."""
+    found = outcome((at_ms, "kill_task_manager"), job=random_job("job", 400, discovered=discovered))
+    assert (found.ended, min(begun(found))) == (("FINISHED",), 2)
+
+
+@pytest.mark.parametrize("at_ms", [1_000, 1_150])
+def test_where_the_leader_knows_of_chance_in_time_no_part_is_deployed(at_ms: int) -> None:
+    found = outcome((at_ms, "kill_task_manager"), job=random_job("job", 3_000))
+    assert (found.ended, found.attempts, begun(found)) == (("FINISHED",), 2, [2] * SLOTS)
+
+
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // SHARE)))
+def test_nothing_is_lost_to_chance_among_other_faults(seed: int) -> None:
+    assert simulate(replace(exchanging_scenario(seed), job=random_job("job"), orders=())).ended
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.rotating, pytest.mark.first, 
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Path(__file__).parent.with_name("taskmanager_spark")
-THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functions with state, confined SQL
+THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functions with state, confined SQL, plans
     f"{ENGINE}/test_spark_windows.py::test_windows_fire_while_the_stream_continues",
     f"{ENGINE}/test_spark_windows.py::test_sessions_are_exact_across_attempts",
     f"{ENGINE}/test_spark_windows.py::test_the_highest_time_is_known_behind_a_view_that_the_author_has_made",
@@ -36,6 +36,7 @@ THROUGH_CONNECT = [  # event time, files of JSON without options, joins, functio
     f"{ENGINE}/test_spark_process.py::test_state_of_all_shapes_and_timers_survive_a_restart",
     f"{ENGINE}/test_spark_programs.py::test_edges_of_every_kind_at_once",
     f"{ENGINE}/test_spark_confined.py::test_sql_does_not_read_files",
+    f"{ENGINE}/test_spark_reproducible.py",
 ]
 
 

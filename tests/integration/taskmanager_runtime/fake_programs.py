@@ -153,7 +153,7 @@ class FakeProgram:
     """What both have in common."""
 
     is_source = False
-    operator = ""
+    operator = irreproducible = ""
 
     def __init__(self, world: World, context: ProgramContext) -> None:
         self._world, self._context = world, context

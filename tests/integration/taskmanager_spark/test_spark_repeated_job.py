@@ -149,7 +149,7 @@ def test_a_result_without_room_arrives_once(plan: MakePlan, session: Any, caplog
             jobs = _newest_job(session)
             assert made.run([content]).column("value").to_pylist() == lines
             assert _newest_job(session) == jobs + 1, "it was not executed again"
-            metrics = made._frame._jdf.queryExecution().observedMetrics()
+            metrics = made.frame._jdf.queryExecution().observedMetrics()
             assert metrics.apply(metrics.keys().head()).getLong(0) == len(lines)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1, "they are not repeated for every batch"

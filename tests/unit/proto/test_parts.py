@@ -17,7 +17,7 @@ from lockgate_proto.messages import (
     SocketSource,
     TaskManagerFailover,
 )
-from lockgate_proto.parts import whole_because
+from lockgate_proto.parts import is_made_again, whole_because
 
 from tests.unit.coordinator.jobs import COUNT, word_count
 
@@ -83,3 +83,9 @@ def test_aligned_barriers_let_the_others_run_on(mode: CheckpointMode) -> None:
 )
 def test_what_makes_the_whole_job_restart_is_named(found: JobGraph, why: str) -> None:
     assert whole_because(found) == why
+
+
+def test_what_others_have_had_is_made_again_in_front_of_an_exchange_and_only_if_they_run_on() -> None:
+    assert [is_made_again(graph(), name) for name in ("read", "count")] == [True, False]
+    assert not is_made_again(word_count(), "read")
+    assert not is_made_again(spread(Partitioning.FORWARD), "read")

@@ -190,6 +190,34 @@ def test_a_log_that_has_all_from_the_checkpoint_on_or_leads_elsewhere_keeps_a_pa
     assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]
 
 
+RANDOM = "operator 'tag' uses rand()"
+
+
+def varies(driver: Driver, key: tuple[str, int]) -> None:
+    """A heartbeat."""
+    driver.give(events.CountersReported((SubtaskCounters(subtask(*key, 1), irreproducible=RANDOM),)))
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_source_that_may_make_something_else_restarts_with_all_that_have_had_it(slot: int) -> None:
+    """All subtasks of a vertex do the same: it does not matter which of them has said so."""
+    driver = Driver(graph()).run()
+    varies(driver, ("read", slot))
+    beat(driver, ("count", 0), None)
+    lose(driver)
+    why = f"what 'read' makes of its input again may be something else: {RANDOM}"
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [f"the whole job restarts: {why}"]
+    assert driver.sent(AwaitPart) == []
+
+
+def test_what_is_lost_without_a_subtask_of_it_restarts_alone() -> None:
+    read, count = graph().vertices
+    driver = Driver(replace(graph(), vertices=(replace(read, parallelism=1), count))).run()
+    varies(driver, ("read", 0))
+    lose(driver)
+    assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]
+
+
 def test_what_a_lost_subtask_could_not_send_again_does_not_matter() -> None:
     driver = Driver(graph()).run()
     beat(driver, ("read", 1), ReplayGap((), 1, 1))

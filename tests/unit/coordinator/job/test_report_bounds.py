@@ -36,9 +36,11 @@ def test_texts_and_lists_are_cut_and_say_so() -> None:
     found = bounded(events.SplitsFound(SplitsDiscovered(error=LONG)))
     assert isinstance(found, events.SplitsFound)
     assert len(found.found.error) < 2 * MAX_TEXT
-    counted = bounded(events.CountersReported((SubtaskCounters(at_work=LONG),)))
-    assert isinstance(counted, events.CountersReported)
-    assert len(counted.counters[0].at_work) < 2_000
+    for counters in (SubtaskCounters(at_work=LONG), SubtaskCounters(irreproducible=LONG)):
+        counted = bounded(events.CountersReported((counters,)))
+        assert isinstance(counted, events.CountersReported)
+        (cut,) = counted.counters
+        assert 0 < len(cut.at_work) + len(cut.irreproducible) < 2_000
 
 
 def test_text_of_usual_length_is_unchanged() -> None:
@@ -69,6 +71,7 @@ def test_no_text_of_a_report_is_forgotten() -> None:
         ("SplitsDiscovered", "error"),
         ("SplitsDiscovered", "vertex_id"),  # only known ones count, see provenance.py
         ("SubtaskCounters", "at_work"),
+        ("SubtaskCounters", "irreproducible"),
         ("FailurePlace", "operator_id"),
         ("FailurePlace", "column"),
         ("FailurePlace", "traceback"),

@@ -55,6 +55,7 @@ class IdleSource:
     """A program that has nothing to do until it is cancelled."""
 
     is_source = True
+    irreproducible = ""
 
     def __init__(self, attempt: int, opened: Callable[[], None]) -> None:
         self.attempt = attempt

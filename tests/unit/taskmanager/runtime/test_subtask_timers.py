@@ -23,6 +23,7 @@ class Alarmed:
     """A program that wakes at one time, and notes when it was called and how often it was asked."""
 
     is_source = False
+    irreproducible = ""
 
     def __init__(self, wakes_at: int) -> None:
         self.alarm: int | None = wakes_at

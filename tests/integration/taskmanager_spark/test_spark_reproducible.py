@@ -1,0 +1,192 @@
+"""Which chains make the same of the same records in other micro-batches, as far as Spark knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lockgate_proto.messages import (
+    AttemptId,
+    Edge,
+    JobGraph,
+    PythonTransform,
+    SubtaskId,
+    TaskManagerFailover,
+    TumblingWindow,
+    Window,
+)
+from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.leaf import Form, LeafSpec
+from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.reproducible import combining, varying
+from lockgate_taskmanager.task.program import Irreproducible, ProgramContext
+from pyspark import cloudpickle
+from pyspark.sql import functions as sf
+
+from .graphs import HASH, count_by, graph, sql, text, vertex
+
+pytestmark = [pytest.mark.integration, pytest.mark.first]
+
+PART = TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
+STATIC = "(VALUES ('a'), ('c')) AS t(x)"
+EACH_ALONE = [
+    "SELECT upper(value) AS v FROM input WHERE value <> 'z'",
+    "SELECT value FROM input ORDER BY value",
+    "SELECT explode(split(value, '')) AS v FROM input",
+    "SELECT v FROM input LATERAL VIEW explode(split(value, '')) AS v",
+    "SELECT value FROM input UNION ALL SELECT concat(value, '2') FROM input",
+    f"SELECT i.value FROM input i JOIN {STATIC} ON i.value = t.x",
+    f"SELECT i.value FROM {STATIC} JOIN input i ON i.value = t.x",
+    f"SELECT i.value, t.x FROM input i LEFT JOIN {STATIC} ON i.value = t.x",
+    f"SELECT i.value FROM input i LEFT ANTI JOIN {STATIC} ON i.value = t.x",
+    f"SELECT i.value FROM input i CROSS JOIN (SELECT count(*) AS n FROM {STATIC})",
+    f"SELECT value FROM input WHERE value IN (SELECT max(x) FROM {STATIC})",
+    "WITH w AS (SELECT value FROM input) SELECT value FROM w",
+    "WITH w AS (SELECT value FROM input), u AS (SELECT upper(value) AS v FROM w)"
+    " SELECT v FROM u UNION ALL SELECT * FROM w",
+    "SELECT /*+ REPARTITION(3) */ value FROM input",
+    "SELECT unix_timestamp(value) AS t FROM input",
+]
+TOGETHER = {
+    "SELECT value FROM input GROUP BY value": "Aggregate",
+    "SELECT array_agg(value) AS v FROM input": "Aggregate",
+    "SELECT DISTINCT value FROM input": "Distinct",
+    "SELECT concat(value, row_number() OVER (ORDER BY value)) AS v FROM input": "Window",
+    "SELECT value FROM input LIMIT 1": "GlobalLimit",
+    "SELECT value FROM input TABLESAMPLE (50 PERCENT)": "Sample",
+    "SELECT value FROM input INTERSECT SELECT x FROM (VALUES ('a')) AS t(x)": "Intersect",
+    "SELECT a.value FROM input a JOIN input b ON a.value = b.value": "Join",
+    f"SELECT x FROM {STATIC} LEFT JOIN input i ON i.value = t.x": "Join",
+    f"SELECT x FROM input i RIGHT JOIN {STATIC} ON i.value = t.x": "Join",
+    f"SELECT x FROM input i FULL JOIN {STATIC} ON i.value = t.x": "Join",
+    f"SELECT x FROM {STATIC} LEFT ANTI JOIN input i ON i.value = t.x": "Join",
+    f"SELECT value FROM input UNION ALL SELECT x FROM {STATIC}": "Union",
+    "SELECT value FROM input WHERE value IN (SELECT upper(value) FROM input)": "a subquery of Filter",
+    f"SELECT x FROM {STATIC} WHERE x IN (SELECT value FROM input)": "a subquery of Filter",
+    "SELECT concat(value, (SELECT count(*) FROM input)) AS v FROM input": "a subquery of Project",
+    "WITH w AS (SELECT value FROM input) SELECT a.value FROM w a JOIN w b ON a.value = b.value": "Join",
+    "WITH w AS (SELECT max(value) AS v FROM input) SELECT v FROM w": "Aggregate",
+}
+NEW_EACH_TIME = {
+    "rand()": "rand()",
+    "rand(7)": "rand()",
+    "uuid()": "uuid()",
+    "shuffle(array(1, 2))": "shuffle()",
+    "reflect('java.util.UUID', 'randomUUID')": "reflect()",
+    "monotonically_increasing_id()": "monotonically_increasing_id()",
+    "now()": "now()",
+    "current_timestamp": "current_timestamp()",
+    "unix_timestamp()": "current_timestamp()",
+    "curdate()": "current_date()",
+    "current_date": "current_date()",
+    "current_time": "current_time()",
+    "localtimestamp()": "localtimestamp()",
+}
+
+
+def planned(engine: SparkEngine, query: str) -> Plan:
+    """Over lines of text."""
+
+    def build(frame: Any) -> Any:
+        frame.createOrReplaceTempView("input")
+        return frame.sparkSession.sql(query)
+
+    return Plan(engine._new_leaf(engine._session, LeafSpec(Form.TEXT)), build, "test")
+
+
+@pytest.mark.parametrize("query", EACH_ALONE)
+def test_a_query_that_treats_each_record_alone_gives_the_same_again(engine: SparkEngine, query: str) -> None:
+    plan = planned(engine, query)
+    assert (varying(plan.frame), combining(plan.frame, plan.bottom)) == ("", "")
+    plan.close()
+
+
+@pytest.mark.parametrize(("query", "why"), TOGETHER.items())
+def test_a_query_that_sees_several_records_at_once_does_not(engine: SparkEngine, query: str, why: str) -> None:
+    plan = planned(engine, query)
+    expected = f"combines the records of a micro-batch ({why} in Spark's plan)"
+    assert (varying(plan.frame), combining(plan.frame, plan.bottom)) == ("", expected)
+    plan.close()
+
+
+@pytest.mark.parametrize(("expression", "name"), NEW_EACH_TIME.items())
+def test_time_and_chance_do_not(engine: SparkEngine, expression: str, name: str) -> None:
+    plan = planned(engine, f"SELECT value FROM (SELECT value, {expression} AS x FROM input) WHERE x IS NOT NULL")
+    assert varying(plan.frame) == f"uses {name}"
+    assert not plan.repeatable
+    plan.close()
+
+
+def test_nor_does_what_is_not_made_of_the_input(engine: SparkEngine) -> None:
+    plan = planned(engine, f"SELECT x FROM {STATIC}")
+    assert combining(plan.frame, plan.bottom) == "puts out records that do not come from its input"
+    plan.close()
+
+
+def job_of(folder: Path, *kinds: Any, window: Window | None = None) -> JobGraph:
+    """A source with transforms behind it, a count by word, and restarts in part."""
+    (folder / "in").write_text("to be\nor not\n")
+    count = replace(count_by("word"), window=window)
+    made = graph(
+        vertex("source", text(folder / "in"), *kinds, parallelism=2),
+        vertex("count", count, parallelism=2),
+        edges=(Edge("source", "count", HASH, ("word",)),),
+    )
+    return replace(made, task_manager_failover=PART)
+
+
+def opened(engine: SparkEngine, job: JobGraph, folder: Path, **changes: Any) -> Any:
+    """The program of its source, with its splits."""
+    subtask = SubtaskId(AttemptId("job", "run", 1), "source", 0)
+    program = engine.build(ProgramContext(subtask, job, str(folder / "state"), **changes))
+    try:
+        program.open()
+        program.assign(*engine.discover(job, "source", ()))
+        program.poll()
+    finally:
+        program.close()
+    return program
+
+
+def tagged(frame: Any) -> Any:
+    """With a column of chance."""
+    return frame.withColumn("tag", sf.rand())
+
+
+def alone(frame: Any) -> Any:
+    """Each word alone."""
+    return frame.selectExpr("explode(split(value, ' ')) AS word")
+
+
+def python(function: Callable[[Any], Any]) -> PythonTransform:
+    return PythonTransform(cloudpickle.dumps(function))
+
+
+SPLIT = sql("SELECT explode(split(value, ' ')) AS word FROM input")
+ONCE = sql("SELECT DISTINCT word FROM input")
+
+
+def test_the_operator_is_named(engine: SparkEngine, tmp_path: Path) -> None:
+    def why(*kinds: Any, window: Window | None = None) -> str:
+        return str(opened(engine, job_of(tmp_path, *kinds, window=window), tmp_path).irreproducible)
+
+    assert why(SPLIT) == why(python(alone)) == ""
+    assert why(SPLIT, ONCE) == "operator 'source2' combines the records of a micro-batch (Distinct in Spark's plan)"
+    assert why(python(tagged), SPLIT) == "operator 'source1' uses rand()"
+    by_time = Window(TumblingWindow(1_000), "now()")
+    assert why(SPLIT, window=by_time) == "the operator behind the exchange uses now()"
+
+
+def test_only_where_others_run_on(engine: SparkEngine, tmp_path: Path) -> None:
+    job = replace(job_of(tmp_path, SPLIT, ONCE), task_manager_failover=TaskManagerFailover(0))
+    assert opened(engine, job, tmp_path).irreproducible == ""
+
+
+def test_it_does_not_start_beside_what_has_had_other_results(engine: SparkEngine, tmp_path: Path) -> None:
+    job, received = job_of(tmp_path, SPLIT, ONCE), ({str(tmp_path / "in"): 6},)
+    with pytest.raises(Irreproducible, match="had of this subtask cannot be made again: operator 'source2' combines"):
+        opened(engine, job, tmp_path, received=received)
+    assert opened(engine, job, tmp_path, received=({},)).irreproducible
