@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from lockgate_proto.messages import Operator
 
-from lockgate_taskmanager.spark.chain import named, query_of, transform
+from lockgate_taskmanager.spark.chain import named, queries_of, query_of, transform
 from lockgate_taskmanager.spark.contents import Records, records_of, without
 from lockgate_taskmanager.spark.dead_letters import letters, record_text, spares, text_of
 from lockgate_taskmanager.spark.event_time import Declaration, Times
@@ -158,8 +158,9 @@ class CarefulStage:
             taken, operators = steps[first:end], self._operators[first:end]
             where = named(operators[-1]) if operators else "the outputs"
             declared = [step.times for step in taken if isinstance(step, Declaration)]
+            times, sql = declared[-1] if declared else None, queries_of(operators)
             try:
-                plan = self._plan(f"{first}-{end}", spec, _chained(taken), where, declared[-1] if declared else None)
+                plan = self._plan(f"{first}-{end}", spec, _chained(taken), where, times, sql)
             except UserError as error:
                 why = error
                 continue
@@ -168,8 +169,10 @@ class CarefulStage:
         assert why is not None, "there is a step"
         raise why
 
-    def _plan(self, name: str, spec: LeafSpec, build: Transform, where: str, times: TimesOf | None = None) -> Plan:
-        return self._bench.plan(f"{self._name}-careful-{name}", spec, build, where, times)
+    def _plan(
+        self, name: str, spec: LeafSpec, build: Transform, where: str, times: TimesOf | None = None, sql: str = ""
+    ) -> Plan:
+        return self._bench.plan(f"{self._name}-careful-{name}", spec, build, where, times, sql)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,11 @@ def query_of(operator: Operator) -> str:
             return ""
 
 
+def queries_of(operators: Sequence[Operator]) -> str:
+    """Their SQL, one text after the other."""
+    return "\n".join(map(query_of, operators))
+
+
 def unpickled(data: bytes, where: str, classes: AuthorClasses | None = None) -> Callable[..., Any]:
     """A function pickled by the client. classes: as for `loaded`. Raises UserError when it cannot be loaded here."""
     function = loaded(data, where, "its function", classes=classes)

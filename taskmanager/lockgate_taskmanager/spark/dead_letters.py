@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 from lockgate_proto.messages import OnError, Operator
@@ -51,6 +51,10 @@ class DeadLetters:
         for outputs in self._outputs.values():
             outputs.compile(SCHEMA, is_fused=False)
         return tuple(emission for outputs in self._outputs.values() for emission in outputs.prologue())
+
+    def outputs(self) -> Collection[Outputs]:
+        """To which the letters go."""
+        return self._outputs.values()
 
     def warm_up(self) -> None:
         """Runs the plans of the edges over no records."""

@@ -19,16 +19,16 @@ from lockgate_proto.messages import (
 from lockgate_proto.operators import is_keyed, is_source, is_transform, kind_of
 
 from lockgate_taskmanager.spark.careful import CarefulStage, Check, Outcome, may_be_a_record
-from lockgate_taskmanager.spark.chain import named, query_of, transform
+from lockgate_taskmanager.spark.chain import named, queries_of, query_of, transform
 from lockgate_taskmanager.spark.dead_letters import spares
 from lockgate_taskmanager.spark.event_time import Declaration, Times
 from lockgate_taskmanager.spark.functions.stage import FunctionStage
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from lockgate_taskmanager.spark.malformed import is_malformed
-from lockgate_taskmanager.spark.outputs import Outputs, Transform, behind_exchange
+from lockgate_taskmanager.spark.outputs import Outputs, Transform
 from lockgate_taskmanager.spark.partials import PartialAggregate
 from lockgate_taskmanager.spark.plan import Plan
-from lockgate_taskmanager.spark.reproducible import combining, varying
+from lockgate_taskmanager.spark.reproducible import irreproducible, varying_behind, varying_literal
 from lockgate_taskmanager.spark.sinks.transaction import Sink
 from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
 from lockgate_taskmanager.spark.sources.reading import Source
@@ -68,7 +68,8 @@ class SparkStage:
 
         where = named(self.operators[-1]) if self.operators else "the source"
         declared = [step.times for step in self._transforms if isinstance(step, Declaration)]
-        self._plan = self._bench.plan(self._name, spec, build, where, declared[-1] if declared else None)
+        times = declared[-1] if declared else None
+        self._plan = self._bench.plan(self._name, spec, build, where, times, queries_of(self.operators))
         if self._inputs:
             self._plan.inputs = self._inputs
         else:  # the plan was made by an earlier attempt
@@ -76,13 +77,20 @@ class SparkStage:
         return self._plan.schema
 
     def irreproducible(self) -> str:
-        """Why other micro-batches of the same records may give other results, as a clause; "" for no known reason."""
+        """Why other micro-batches of the same records may give other results, as a clause; "" for no known reason.
+
+        Raises UserError, EngineError.
+        """
         assert self._plan is not None, "compile comes first"
-        plan = self._plan
-        for operator, result in zip(self.operators, (*self._inputs[1:], plan.frame), strict=False):
-            if why := varying(result) or combining(result, plan.bottom):
+        return self._plan.irreproducible(self._judged)
+
+    def _judged(self) -> str:
+        assert self._plan is not None, "it is asked for its plan"
+        results = (*self._inputs[1:], self._plan.frame)
+        for operator, result in zip(self.operators, results, strict=False):
+            if why := varying_literal(query_of(operator)) or irreproducible(result):
                 return f"{named(operator)} {why}"
-        return behind_exchange(plan)
+        return varying_behind(self._plan.frame) if self._tail else ""
 
     def warm_up(self) -> None:
         """Runs the job over no records."""
@@ -208,12 +216,13 @@ class ChainLayout:
         """True while its source has not come yet to where its receivers are."""
         return isinstance(self.source, CatchingUp) and self.source.is_behind
 
-    def irreproducible(self, outputs: Outputs) -> str:
-        """See SubtaskProgram; to be called when all is compiled. Raises Irreproducible."""
+    def irreproducible(self, *outputs: Outputs) -> str:
+        """See SubtaskProgram; to be called when all is compiled. Raises Irreproducible, UserError, EngineError."""
         if not self.is_made_again:
             return ""
-        stages = (stage.irreproducible() for stage in self.stages if isinstance(stage, SparkStage))
-        why = next((why for why in (*stages, outputs.irreproducible()) if why), "")
+        stages = (stage for stage in self.stages if isinstance(stage, SparkStage))
+        parts: tuple[SparkStage | Outputs, ...] = (*stages, *outputs)
+        why = next((why for part in parts if (why := part.irreproducible())), "")
         if why and self.is_behind:
             raise Irreproducible(f"what others have had of this subtask cannot be made again: {why}")
         return why

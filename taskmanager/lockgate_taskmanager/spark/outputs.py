@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from lockgate_taskmanager.spark.chain import hashed, held_by_windows, joinable, 
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec
 from lockgate_taskmanager.spark.partials import PartialAggregate, RecordParts
 from lockgate_taskmanager.spark.plan import Plan
-from lockgate_taskmanager.spark.reproducible import varying
+from lockgate_taskmanager.spark.reproducible import varying_behind
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.columns.pieces import cut
 from lockgate_taskmanager.state.layout import ROWS
@@ -165,7 +166,8 @@ class Outputs:
 
     def irreproducible(self) -> str:
         """Why the same records may be prepared in another way the next time, as a clause; "" for no known reason."""
-        return next((why for plan in self._plans() if (why := behind_exchange(plan))), "")
+        judged = (plan.irreproducible(partial(varying_behind, plan.frame)) for plan in self._plans())
+        return next(filter(None, judged), "")
 
     def emit(self, table: pa.Table) -> tuple[tuple[Emission, ...], int]:
         """Splits a result; also returns how many rows the chain emitted (before partial aggregation)."""
@@ -237,12 +239,6 @@ class Outputs:
             for target, count in enumerate(counts)
             if count
         )
-
-
-def behind_exchange(plan: Plan) -> str:
-    """How what a plan prepares for other subtasks may be something else the next time, as a clause; "" for nothing."""
-    why = varying(plan.frame)
-    return f"the operator behind the exchange {why}" if why else ""
 
 
 def _total(partial: pa.Table) -> int:

@@ -23,7 +23,7 @@ from lockgate_taskmanager.spark.jobs import counted
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Leaf, passable_schema
 from lockgate_taskmanager.spark.malformed import describe
 from lockgate_taskmanager.spark.repeated_job import LARGE_TYPES, RepeatedJob
-from lockgate_taskmanager.spark.reproducible import varying
+from lockgate_taskmanager.spark.reproducible import BATCH, varying, varying_literal
 from lockgate_taskmanager.spark.session import is_connect
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -65,10 +65,10 @@ _OF_A_FILE = re.compile(r"\binput_file_(name|block_start|block_length)\(\)")
 class Plan:
     """One Spark job of a subtask: content in, Arrow table out. Used from one thread at a time."""
 
-    def __init__(self, leaf: Leaf, build: Build, where: str, times: TimesOf | None = None) -> None:
+    def __init__(self, leaf: Leaf, build: Build, where: str, times: TimesOf | None = None, sql: str = "") -> None:
         """Makes the plan. Raises UserError (with `where`, the operator, in front) when the query is wrong.
 
-        times: the event times of a batch, if the query declares event time.
+        times: the event times of a batch, if the query declares event time. sql: the text of its queries.
         """
         self.times = Times()  # of the last batch
         self.inputs: list[DataFrame] = []  # of each transform in it, set by the caller
@@ -78,13 +78,14 @@ class Plan:
         self._build = build
         self._where = where
         leaf.prepare()
-        self.bottom = leaf.frame()
-        self.frame = build(self.bottom)
+        bottom = self._bottom()
+        self.frame = build(bottom)
+        self._irreproducible: str | None = None  # the first answer
         with explained(where):
             if not is_connect(self.frame):
-                _require_fresh(self.frame, self.bottom, where)
+                _require_fresh(self.frame, bottom, where)
             self.schema = passable_schema(self.frame, where)
-            self.repeatable = leaf.repeatable and keeps_nothing(self.frame)
+            self.repeatable = leaf.repeatable and not varying_literal(sql) and keeps_nothing(self.frame)
         self._job: RepeatedJob | None = None  # once the first execution has made its RDD
         self._may_have_job = self.repeatable
         if not self.repeatable:
@@ -99,7 +100,7 @@ class Plan:
         self._leaf.load(content)
         try:
             with explained(self._where, on_records=True):
-                frame = self.frame if self.repeatable else self._build(self._leaf.frame())
+                frame = self.frame if self.repeatable else self._build(self._bottom())
                 table = self._execute(frame)
                 self.malformed = self._leaf.malformed(frame)
                 if self._times is not None:
@@ -108,11 +109,24 @@ class Plan:
             raise describe(error) from error.__cause__
         return require_valid(pa.Table.from_arrays(table.columns, schema=self.schema), self._where)
 
+    def irreproducible(self, judged: Callable[[], str]) -> str:
+        """Why it may give other results for the same records, as a clause; "" for no known reason.
+
+        judged: finds out. A plan outlives an attempt, and is judged once. Raises UserError, EngineError.
+        """
+        if self._irreproducible is None:
+            with explained(self._where):
+                self._irreproducible = judged()
+        return self._irreproducible
+
     def close(self) -> None:
         """Releases the leaf."""
         self._leaf.close()
         if self._job is not None:
             self._job.close()
+
+    def _bottom(self) -> DataFrame:
+        return self._leaf.frame().alias(BATCH)
 
     def _execute(self, frame: DataFrame) -> pa.Table:
         if self._job is not None:

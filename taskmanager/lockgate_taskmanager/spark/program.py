@@ -471,8 +471,9 @@ class ChainProgram:
             spec = LeafSpec(Form.TABLE, table=schema)
         self._outputs.compile(schema, is_fused=bool(stages) and isinstance(stages[-1], SparkStage))
         self._compiled = True
-        self.irreproducible = self._layout.irreproducible(self._outputs)
-        return Batch(self._outputs.prologue() + self._dead.compile())
+        prologue = self._outputs.prologue() + self._dead.compile()
+        self.irreproducible = self._layout.irreproducible(self._outputs, *self._dead.outputs())
+        return Batch(prologue)
 
     def _restore_keyed(self, states: Sequence[OperatorState]) -> None:
         """State of one operator; from one subtask, or from several that held its key groups."""

@@ -171,7 +171,6 @@ def _settings(slots: int, scratch: str, work_dir: str, java_options: str) -> dic
         "spark.sql.files.maxPartitionBytes": str(HUGE_SPLIT_BYTES),
         # Spark divides a file by the number of cores by default; a slot file must stay one partition.
         "spark.sql.files.minPartitionNum": "1",
-        "spark.sql.debug.maxToStringFields": "100000",
         "spark.sql.warehouse.dir": str(Path(work_dir) / "warehouse"),
         "spark.local.dir": scratch,
         "spark.cleaner.periodicGC.interval": "10min",
@@ -184,6 +183,7 @@ def _settings(slots: int, scratch: str, work_dir: str, java_options: str) -> dic
 def _sql_settings(slots: int) -> dict[str, str]:
     """Settings of a session, not of the application."""
     return {
+        "spark.sql.debug.maxToStringFields": "100000",  # plans are read as text
         "spark.sql.adaptive.enabled": "false",  # re-planning at run time costs more than it saves on small inputs
         "spark.sql.shuffle.partitions": str(max(1, slots)),
         "spark.sql.session.timeZone": "UTC",

@@ -31,7 +31,15 @@ class Workbench:
         self._plans: dict[str, tuple[tuple[LeafSpec, object], Plan]] = {}
 
     def plan(
-        self, name: str, spec: LeafSpec, build: Build, where: str, times: TimesOf | None = None, about: object = None
+        self,
+        name: str,
+        spec: LeafSpec,
+        build: Build,
+        where: str,
+        times: TimesOf | None = None,
+        sql: str = "",
+        *,
+        about: object = None,
     ) -> Plan:
         """The plan called `name` over a leaf like `spec`; made when there is none. Other arguments as for Plan.
 
@@ -42,7 +50,7 @@ class Workbench:
             return known[1]
         leaf = self._make_leaf(self.session, spec)
         try:
-            plan = Plan(leaf, build, where, times)
+            plan = Plan(leaf, build, where, times, sql)
         except BaseException:
             leaf.close()
             raise
