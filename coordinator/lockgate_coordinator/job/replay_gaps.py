@@ -33,7 +33,7 @@ class ReplayGaps:
         """
         for vertex, why in sorted(self._irreproducible.items()):
             if any((vertex, slot) in execution.subtasks for slot in part):
-                return f"what '{vertex}' makes of its input again may be something else: {why}"
+                return f"'{vertex}' may produce other results from the same input: {why}"
         for key, gap in sorted(self._reported.items(), key=lambda item: item[0]):
             slots = sorted(slot for slot in part if slot in gap.slots or not gap.slots)
             if key[1] not in part and slots and checkpoint_id < gap.since:
