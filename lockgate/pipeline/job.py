@@ -85,8 +85,8 @@ class Job(Hinting):
     disks, while those that run the job keep theirs: a restart then reads no storage (docs/standby-copies.md);
     task_manager_failover: "part" restarts only what a lost task manager ran, also where records are distributed by key;
     with it you assert that what a Python function in front of `key_by` makes of a record depends on the record alone,
-    and not on its neighbours, the time or chance (docs/architecture.md). Times in milliseconds. Errors raise
-    PipelineError.
+    and not on its neighbours, the time or chance, and that what is looked up there does not change
+    (docs/pipeline-authors.md). Times in milliseconds. Errors raise PipelineError.
     """
 
     def __init__(
