@@ -35,6 +35,7 @@ GOALS = {"p50_ms": 50.0, "p99_ms": 100.0}
 COLD_GOAL_MS = 1000.0
 _MOST_ROWS = 10_000  # of a batch, that the sink prints
 _DRAIN_S = 60.0
+_PEER_QUIET_S = 5.0  # longer than a batch of the peer that has not fallen behind
 _LOOK_EVERY_S = 0.1
 
 
@@ -150,11 +151,11 @@ class Runs:
 
     @staticmethod
     def _drained(process: subprocess.Popen[bytes], output: Path, load: Load) -> None:
-        """Waits until all is sent, and then nothing new has been printed for a second."""
+        """Waits until all is sent, something has been printed, and nothing new has been for a while."""
         deadline = time.monotonic() + load.seconds + _DRAIN_S
         enough = time.monotonic() + load.seconds
         changed, size = time.monotonic(), 0
-        while (now := time.monotonic()) < deadline and (now < enough or now - changed < 1.0):
+        while (now := time.monotonic()) < deadline and (now < enough or not size or now - changed < _PEER_QUIET_S):
             if process.poll() is not None:
                 raise UserError(f"{PEER} ended early, with exit code {process.returncode}")
             if (found := output.stat().st_size) != size:
