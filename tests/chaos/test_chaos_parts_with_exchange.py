@@ -75,7 +75,7 @@ def test_before_the_first_checkpoint_a_part_is_given_the_splits_that_it_had(test
 
 
 OF_CHANCE = (
-    "the whole job restarts: what 'read_kafka-1' makes of its input again may be something else: "
+    "the whole job restarts: 'read_kafka-1' may produce other results from the same input: "
     "operator 'sql' (id 'sql-1') uses rand()"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,12 @@ import pytest
 from lockgate_proto.messages import (
     AttemptId,
     Edge,
+    EventTime,
+    FileFormat,
+    FileSource,
+    GeneratorSource,
     JobGraph,
+    OnError,
     PythonTransform,
     SubtaskId,
     TaskManagerFailover,
@@ -21,7 +27,7 @@ from lockgate_proto.messages import (
 from lockgate_taskmanager.spark.engine import SparkEngine
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.plan import Plan
-from lockgate_taskmanager.spark.reproducible import combining, varying
+from lockgate_taskmanager.spark.reproducible import irreproducible, varying
 from lockgate_taskmanager.task.program import Irreproducible, ProgramContext
 from pyspark import cloudpickle
 from pyspark.sql import functions as sf
@@ -31,7 +37,10 @@ from .graphs import HASH, count_by, graph, sql, text, vertex
 pytestmark = [pytest.mark.integration, pytest.mark.first]
 
 PART = TaskManagerFailover.TASK_MANAGER_FAILOVER_PART
+MOST_FIELDS = "spark.sql.debug.maxToStringFields"
+CONNECT = "LOCKGATE_TEST_SPARK" in os.environ
 STATIC = "(VALUES ('a'), ('c')) AS t(x)"
+SOME = f"(SELECT x FROM (SELECT * FROM {STATIC}) TABLESAMPLE (50 PERCENT))"
 EACH_ALONE = [
     "SELECT upper(value) AS v FROM input WHERE value <> 'z'",
     "SELECT value FROM input ORDER BY value",
@@ -48,6 +57,11 @@ EACH_ALONE = [
     "WITH w AS (SELECT value FROM input), u AS (SELECT upper(value) AS v FROM w)"
     " SELECT v FROM u UNION ALL SELECT * FROM w",
     "SELECT /*+ REPARTITION(3) */ value FROM input",
+    "SELECT /*+ REBALANCE */ value FROM input",
+    "SELECT v FROM input, LATERAL explode(split(value, '')) AS t(v)",
+    f"SELECT value FROM (SELECT * FROM input UNION ALL SELECT * FROM input) JOIN {STATIC} ON value = x",
+    "SELECT CAST(today AS DATE) AS d FROM (SELECT value AS today FROM input)",
+    "SELECT concat('Dear\\nSir', value) AS v, 'Limit\\nto' AS w FROM input",
     "SELECT unix_timestamp(value) AS t FROM input",
 ]
 TOGETHER = {
@@ -69,9 +83,16 @@ TOGETHER = {
     "SELECT concat(value, (SELECT count(*) FROM input)) AS v FROM input": "a subquery of Project",
     "WITH w AS (SELECT value FROM input) SELECT a.value FROM w a JOIN w b ON a.value = b.value": "Join",
     "WITH w AS (SELECT max(value) AS v FROM input) SELECT v FROM w": "Aggregate",
+    f"SELECT value FROM input JOIN {SOME} ON x = value": "Sample",
+    f"SELECT value FROM input WHERE value IN (SELECT x FROM {STATIC} LIMIT 1)": "GlobalLimit",
 }
 NEW_EACH_TIME = {
     "rand()": "rand()",
+    "cast('now' AS TIMESTAMP)": "'now' as a time",
+    "(now() > ' Tomorrow')": "now()",
+    "(timestamp(value) > ' Tomorrow')": "'tomorrow' as a time",
+    "to_date('today')": "'today' as a time",
+    "try_cast('yesterday' AS DATE)": "'yesterday' as a time",
     "rand(7)": "rand()",
     "uuid()": "uuid()",
     "shuffle(array(1, 2))": "shuffle()",
@@ -100,15 +121,14 @@ def planned(engine: SparkEngine, query: str) -> Plan:
 @pytest.mark.parametrize("query", EACH_ALONE)
 def test_a_query_that_treats_each_record_alone_gives_the_same_again(engine: SparkEngine, query: str) -> None:
     plan = planned(engine, query)
-    assert (varying(plan.frame), combining(plan.frame, plan.bottom)) == ("", "")
+    assert irreproducible(plan.frame) == ""
     plan.close()
 
 
 @pytest.mark.parametrize(("query", "why"), TOGETHER.items())
 def test_a_query_that_sees_several_records_at_once_does_not(engine: SparkEngine, query: str, why: str) -> None:
     plan = planned(engine, query)
-    expected = f"combines the records of a micro-batch ({why} in Spark's plan)"
-    assert (varying(plan.frame), combining(plan.frame, plan.bottom)) == ("", expected)
+    assert irreproducible(plan.frame) == f"combines the records of a micro-batch ({why} in Spark's plan)"
     plan.close()
 
 
@@ -122,16 +142,71 @@ def test_time_and_chance_do_not(engine: SparkEngine, expression: str, name: str)
 
 def test_nor_does_what_is_not_made_of_the_input(engine: SparkEngine) -> None:
     plan = planned(engine, f"SELECT x FROM {STATIC}")
-    assert combining(plan.frame, plan.bottom) == "puts out records that do not come from its input"
+    assert irreproducible(plan.frame) == "puts out records that do not come from its input"
     plan.close()
 
 
-def job_of(folder: Path, *kinds: Any, window: Window | None = None) -> JobGraph:
+def test_a_table_that_looks_like_the_input_is_another_one(engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "stop.txt").write_text("a\n")
+    engine._session.read.text(str(tmp_path / "stop.txt")).createOrReplaceTempView("stop")
+    alone = planned(engine, "SELECT input.value FROM input LEFT ANTI JOIN stop ON input.value = stop.value")
+    added = planned(engine, "SELECT value FROM input UNION ALL SELECT value FROM stop")
+    assert (irreproducible(alone.frame), "Union" in irreproducible(added.frame)) == ("", True)
+    alone.close()
+    added.close()
+
+
+def test_what_is_encrypted_differs_each_time_although_its_plan_is_executed_again(engine: SparkEngine) -> None:
+    plan = planned(engine, "SELECT aes_encrypt(value, '0123456789abcdef') AS v FROM input")
+    assert (irreproducible(plan.frame), varying(plan.frame)) == ("uses aes_encrypt()", "")
+    plan.close()
+
+
+def test_a_plan_too_deep_to_be_read_is_not_understood(engine: SparkEngine) -> None:
+    def deep(frame: Any) -> Any:
+        for number in range(201):
+            frame = frame.selectExpr("value").where(f"value <> '{number}'")
+        return frame
+
+    plan = Plan(engine._new_leaf(engine._session, LeafSpec(Form.TEXT)), deep, "test")
+    assert irreproducible(plan.frame) == "has a plan that is not understood"
+    plan.close()
+
+
+def test_a_plan_whose_text_is_cut_is_not_understood(engine: SparkEngine) -> None:
+    columns = ", ".join(f"concat(value, '{number}') AS c{number}" for number in range(9))
+    plan = planned(engine, f"SELECT {columns} FROM input")
+    kept = engine._session.conf.get(MOST_FIELDS)
+    engine._session.conf.set(MOST_FIELDS, "3")
+    try:
+        assert irreproducible(plan.frame) == "has a plan that is too long to be read"
+    finally:
+        engine._session.conf.set(MOST_FIELDS, kept)
+    plan.close()
+
+
+def test_one_of_many_columns_is_enough(engine: SparkEngine) -> None:
+    columns = ", ".join(f"concat(value, '{number}') AS c{number}" for number in range(100))
+    plan = planned(engine, f"SELECT {columns}, now() AS t FROM input")
+    assert varying(plan.frame) == "uses now()"
+    plan.close()
+
+
+@pytest.mark.skipif(CONNECT, reason="a plan of Spark Connect does not show it")
+def test_a_function_whose_author_calls_it_random_is_taken_at_its_word(engine: SparkEngine) -> None:
+    chance = sf.udf(lambda value: value, "STRING").asNondeterministic()
+    leaf = engine._new_leaf(engine._session, LeafSpec(Form.TEXT))
+    plan = Plan(leaf, lambda frame: frame.select(chance("value").alias("v")), "test")
+    assert varying(plan.frame) == "uses a function that is not deterministic"
+    plan.close()
+
+
+def job_of(folder: Path, *kinds: Any, window: Window | None = None, source: Any = None) -> JobGraph:
     """A source with transforms behind it, a count by word, and restarts in part."""
     (folder / "in").write_text("to be\nor not\n")
     count = replace(count_by("word"), window=window)
     made = graph(
-        vertex("source", text(folder / "in"), *kinds, parallelism=2),
+        vertex("source", source or text(folder / "in"), *kinds, parallelism=2),
         vertex("count", count, parallelism=2),
         edges=(Edge("source", "count", HASH, ("word",)),),
     )
@@ -176,8 +251,52 @@ def test_the_operator_is_named(engine: SparkEngine, tmp_path: Path) -> None:
     assert why(SPLIT) == why(python(alone)) == ""
     assert why(SPLIT, ONCE) == "operator 'source2' combines the records of a micro-batch (Distinct in Spark's plan)"
     assert why(python(tagged), SPLIT) == "operator 'source1' uses rand()"
+    since = sql("SELECT * FROM input WHERE DATE'today' > DATE'2026-01-01'")
+    assert not Plan(
+        engine._new_leaf(engine._session, LeafSpec(Form.TEXT)), lambda f: f, "x", sql=since.query
+    ).repeatable
+    assert why(since, SPLIT) == "operator 'source1' uses 'today', perhaps as a time"
     by_time = Window(TumblingWindow(1_000), "now()")
     assert why(SPLIT, window=by_time) == "the operator behind the exchange uses now()"
+
+
+def test_a_plan_that_has_been_executed_is_judged_as_before(engine: SparkEngine, tmp_path: Path) -> None:
+    """The next attempt takes it over."""
+    spread = sql("SELECT /*+ REPARTITION(3) */ value FROM input")  # planned anew for each micro-batch
+    for _ in range(2):
+        assert opened(engine, job_of(tmp_path, spread, SPLIT), tmp_path).irreproducible == ""
+
+
+CSV = FileSource("", FileFormat.CSV, "n BIGINT, word STRING, at BIGINT")
+SOURCES: dict[str, tuple[Any, str]] = {
+    "CSV": (CSV, "1,a,5\n"),
+    "CSV, malformed lines dropped": (replace(CSV, options={"mode": "DROPMALFORMED"}), "1,a,5\n"),
+    "JSON": (replace(CSV, format=FileFormat.JSON_LINES), '{"n": 1, "word": "a", "at": 5}\n'),
+    "generator": (GeneratorSource(2, 10), ""),
+}
+
+
+@pytest.mark.parametrize(("source", "content"), SOURCES.values(), ids=SOURCES)
+def test_sources_and_event_time_are_no_reason(engine: SparkEngine, tmp_path: Path, source: Any, content: str) -> None:
+    if isinstance(source, FileSource):
+        (tmp_path / "rows").write_text(content)
+        source, query = replace(source, path=str(tmp_path / "rows")), "SELECT word, at FROM input"
+    else:
+        query = "SELECT CAST(sequence AS STRING) AS word, sequence AS at FROM input"
+    job = job_of(tmp_path, sql(query), EventTime("at", out_of_orderness_ms=10), source=source)
+    assert opened(engine, job, tmp_path).irreproducible == ""
+
+
+def test_dead_letters_count_as_well(engine: SparkEngine, tmp_path: Path) -> None:
+    job = job_of(tmp_path, SPLIT)
+    source, count = job.vertices
+    spared = replace(source.operators[1], on_error=OnError.DEAD_LETTER, dead_letters="bad")
+    window = Window(TumblingWindow(1_000), "now()")
+    letters = vertex("letters", replace(count_by("operator"), window=window), parallelism=2)
+    edges = (*job.edges, Edge("source", "letters", HASH, ("operator",), side_output="bad"))
+    source = replace(source, operators=(source.operators[0], spared))
+    job = replace(job, vertices=(source, count, letters), edges=edges)
+    assert opened(engine, job, tmp_path).irreproducible == "the operator behind the exchange uses now()"
 
 
 def test_only_where_others_run_on(engine: SparkEngine, tmp_path: Path) -> None:
@@ -189,4 +308,5 @@ def test_it_does_not_start_beside_what_has_had_other_results(engine: SparkEngine
     job, received = job_of(tmp_path, SPLIT, ONCE), ({str(tmp_path / "in"): 6},)
     with pytest.raises(Irreproducible, match="had of this subtask cannot be made again: operator 'source2' combines"):
         opened(engine, job, tmp_path, received=received)
-    assert opened(engine, job, tmp_path, received=({},)).irreproducible
+    why = "operator 'source2' combines the records of a micro-batch (Distinct in Spark's plan)"
+    assert opened(engine, job, tmp_path, received=({},)).irreproducible == why

@@ -205,7 +205,7 @@ def test_a_source_that_may_make_something_else_restarts_with_all_that_have_had_i
     varies(driver, ("read", slot))
     beat(driver, ("count", 0), None)
     lose(driver)
-    why = f"what 'read' makes of its input again may be something else: {RANDOM}"
+    why = f"'read' may produce other results from the same input: {RANDOM}"
     assert driver.emitted(JobEventKind.RESTART_EXTENT) == [f"the whole job restarts: {why}"]
     assert driver.sent(AwaitPart) == []
 
