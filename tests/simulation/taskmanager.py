@@ -59,6 +59,7 @@ from lockgate_taskmanager.runtime.leader_grace import LeaderGrace
 from lockgate_taskmanager.runtime.report_batches import ALONE, REPORTS, Company, ReportBatches
 from lockgate_taskmanager.runtime.source_rest import SourceRest
 from lockgate_taskmanager.runtime.stories import Stories
+from lockgate_taskmanager.task.program import StorageUnavailable
 
 from tests.simulation.copies import Disks, Keeper
 from tests.simulation.exchange import Exchange, SimulatedGate, SimulatedOutput
@@ -208,8 +209,11 @@ class SimulatedTaskManager(Process):
         self._disks.store_beside(self.disk, run_id, checkpoint_id, handle, content)
 
     def read(self, handle: StateHandle) -> Any:
-        """The content of a state file. Raises StateUnreadable, OSError."""
-        return self._disks.read(self.disk, handle)
+        """The content of a state file, as state/backend.py. Raises StateUnreadable, StorageUnavailable."""
+        try:
+            return self._disks.read(self.disk, handle)
+        except OSError as error:
+            raise StorageUnavailable(str(error)) from error
 
     def download(self, handle: StateHandle, file: Path) -> None:
         """To a new file. Raises StateUnreadable, OSError."""
