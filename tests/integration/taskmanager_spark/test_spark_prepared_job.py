@@ -81,9 +81,9 @@ def made(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Made:
         return new_bench()
 
     class CountedPlan(Plan):
-        def __init__(self, leaf: Any, build: Any, where: str, highest: Any = None) -> None:
+        def __init__(self, leaf: Any, build: Any, where: str, *more: Any) -> None:
             counts.plans.append(where)
-            super().__init__(leaf, build, where, highest)
+            super().__init__(leaf, build, where, *more)
 
         def run(self, content: Any) -> pa.Table:
             counts.runs.append(content)
