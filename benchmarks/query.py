@@ -29,8 +29,9 @@ def measure(arguments: argparse.Namespace) -> Measurement:
     with tempfile.TemporaryDirectory(prefix="lockgate-query-") as name:
         folder = Path(name)
         say("starting a cluster ...")
+        options = {"batch_interval_ms": arguments.batch_interval_ms}
         with (
-            LocalCluster(folder / "cluster", slots=2) as cluster,
+            LocalCluster(folder / "cluster", slots=2, taskmanager=options) as cluster,
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
         ):
             job = counting(
@@ -120,6 +121,9 @@ def main() -> int:
     options.add_argument("--keys", type=int, default=1_000_000, help="keys that the job counts")
     options.add_argument("--rate", type=float, default=100_000, help="rows a second, all partitions together")
     options.add_argument("--state", choices=("filesystem", "rocksdb"), default="filesystem", help="state backend")
+    options.add_argument(
+        "--batch-interval-ms", type=int, default=0, help="the task managers' setting: with more, cores are free"
+    )
     options.add_argument("--queries", type=float, default=50, help="a second, one after another")
     options.add_argument("--phases", type=int, default=4, help="of each kind")
     options.add_argument("--seconds", type=float, default=5.0, help="of a phase")
