@@ -89,7 +89,7 @@ class SparkStage:
         results = (*self._inputs[1:], self._plan.frame)
         for operator, result in zip(self.operators, results, strict=False):
             if why := varying_literal(query_of(operator)) or irreproducible(result):
-                return f"{named(operator)} {why}"
+                return f"{named(operator)} in front of key_by {why}"
         return varying_behind(self._plan.frame) if self._tail else ""
 
     def warm_up(self) -> None:

@@ -78,7 +78,7 @@ class Plan:
         self._build = build
         self._where = where
         leaf.prepare()
-        bottom = self._bottom()
+        bottom = leaf.frame().alias(BATCH)
         self.frame = build(bottom)
         self._irreproducible: str | None = None  # the first answer
         with explained(where):
@@ -100,7 +100,7 @@ class Plan:
         self._leaf.load(content)
         try:
             with explained(self._where, on_records=True):
-                frame = self.frame if self.repeatable else self._build(self._bottom())
+                frame = self.frame if self.repeatable else self._build(self._leaf.frame())
                 table = self._execute(frame)
                 self.malformed = self._leaf.malformed(frame)
                 if self._times is not None:
@@ -112,7 +112,8 @@ class Plan:
     def irreproducible(self, judged: Callable[[], str]) -> str:
         """Why it may give other results for the same records, as a clause; "" for no known reason.
 
-        judged: finds out. A plan outlives an attempt, and is judged once. Raises UserError, EngineError.
+        judged: finds out. A plan outlives an attempt, and is judged once, before its first batch: frames that are built
+        for a batch do not have the alias. Raises UserError, EngineError.
         """
         if self._irreproducible is None:
             with explained(self._where):
@@ -124,9 +125,6 @@ class Plan:
         self._leaf.close()
         if self._job is not None:
             self._job.close()
-
-    def _bottom(self) -> DataFrame:
-        return self._leaf.frame().alias(BATCH)
 
     def _execute(self, frame: DataFrame) -> pa.Table:
         if self._job is not None:
