@@ -242,6 +242,7 @@ def python(function: Callable[[Any], Any]) -> PythonTransform:
 
 SPLIT = sql("SELECT explode(split(value, ' ')) AS word FROM input")
 ONCE = sql("SELECT DISTINCT word FROM input")
+DISTINCT = "operator 'source2' in front of key_by combines the records of a micro-batch (Distinct in Spark's plan)"
 
 
 def test_the_operator_is_named(engine: SparkEngine, tmp_path: Path) -> None:
@@ -249,13 +250,16 @@ def test_the_operator_is_named(engine: SparkEngine, tmp_path: Path) -> None:
         return str(opened(engine, job_of(tmp_path, *kinds, window=window), tmp_path).irreproducible)
 
     assert why(SPLIT) == why(python(alone)) == ""
-    assert why(SPLIT, ONCE) == "operator 'source2' combines the records of a micro-batch (Distinct in Spark's plan)"
-    assert why(python(tagged), SPLIT) == "operator 'source1' uses rand()"
+    assert (
+        why(SPLIT, ONCE)
+        == "operator 'source2' in front of key_by combines the records of a micro-batch (Distinct in Spark's plan)"
+    )
+    assert why(python(tagged), SPLIT) == "operator 'source1' in front of key_by uses rand()"
     since = sql("SELECT * FROM input WHERE DATE'today' > DATE'2026-01-01'")
     assert not Plan(
         engine._new_leaf(engine._session, LeafSpec(Form.TEXT)), lambda f: f, "x", sql=since.query
     ).repeatable
-    assert why(since, SPLIT) == "operator 'source1' uses 'today', perhaps as a time"
+    assert why(since, SPLIT) == "operator 'source1' in front of key_by uses 'today', perhaps as a time"
     by_time = Window(TumblingWindow(1_000), "now()")
     assert why(SPLIT, window=by_time) == "the operator behind the exchange uses now()"
 
@@ -306,7 +310,6 @@ def test_only_where_others_run_on(engine: SparkEngine, tmp_path: Path) -> None:
 
 def test_it_does_not_start_beside_what_has_had_other_results(engine: SparkEngine, tmp_path: Path) -> None:
     job, received = job_of(tmp_path, SPLIT, ONCE), ({str(tmp_path / "in"): 6},)
-    with pytest.raises(Irreproducible, match="had of this subtask cannot be made again: operator 'source2' combines"):
+    with pytest.raises(Irreproducible, match="had of this subtask cannot be made again: operator 'source2'"):
         opened(engine, job, tmp_path, received=received)
-    why = "operator 'source2' combines the records of a micro-batch (Distinct in Spark's plan)"
-    assert opened(engine, job, tmp_path, received=({},)).irreproducible == why
+    assert opened(engine, job, tmp_path, received=({},)).irreproducible == DISTINCT
