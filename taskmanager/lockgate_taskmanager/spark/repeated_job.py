@@ -91,14 +91,11 @@ class RepeatedJob:
 
     def _read(self) -> pa.Table:
         self._file.seek(0)
-        content = pa.py_buffer(self._file.readall())
+        batches = []
+        while header := self._file.read(_LENGTH_BYTES):
+            batch = self._file.read(int.from_bytes(header, "big"))  # in memory of its own, so it is aligned
+            batches.append(self._decoded(pa.py_buffer(batch)))
         self._file.truncate(0)  # an idle plan keeps no memory
-        batches, position = [], 0
-        while position < content.size:
-            length = int.from_bytes(content[position : position + _LENGTH_BYTES], "big")
-            position += _LENGTH_BYTES
-            batches.append(self._decoded(content[position : position + length]))
-            position += length
         return pa.Table.from_batches(batches, self._schema)
 
     def _sent(self, batches: Any, error: Py4JJavaError) -> pa.Table:

@@ -62,6 +62,17 @@ def _results(session: Any, tmp_path: Path, build: Build, *contents: bytes) -> It
     later.close()
 
 
+def test_values_are_aligned_in_memory(session: Any, tmp_path: Path) -> None:
+    """Otherwise Arrow warns at each aggregation, and copies."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("n", "CAST(n AS DOUBLE) AS x", "CAST(n AS STRING) AS s")
+
+    for _, found in _results(session, tmp_path, build, LINES, b"".join(b"%d\n" % n for n in range(30_000))):
+        buffers = [buffer for column in found.columns for chunk in column.chunks for buffer in chunk.buffers()]
+        assert {buffer.address % 8 for buffer in buffers if buffer is not None} == {0}
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_types(session: Any, tmp_path: Path, name: str) -> None:
     def build(frame: DataFrame) -> DataFrame:
