@@ -6,7 +6,9 @@ takes longer than most functions. A BINARY value is passed on as it is, whatever
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -14,7 +16,8 @@ Call = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 SCHEMA = pa.schema([("schema", pa.int32()), ("batch", pa.binary())])
 """schema: its number among those that both sides know."""
 ROWS_AT_ONCE = 8_192
-"""Few enough for a processor's cache, and for Python's garbage collector."""
+"""Few enough for a processor's cache."""
+_NEW_OBJECTS = 5_000  # before Python's garbage collector looks at them; usually 700
 _BYTES_AT_ONCE = 4 << 20  # so that Spark passes large batches on piece by piece, as it does with rows
 
 
@@ -47,4 +50,23 @@ def opened(rows: Iterable[pa.RecordBatch], schemas: Sequence[pa.Schema]) -> Iter
 
 def sealing(call: Call, given: Sequence[pa.Schema], made: Sequence[pa.Schema]) -> Call:
     """The same for Spark. given, made: schemas of the batches that it takes, and of those that it makes."""
-    return lambda rows: sealed(call(batch for _, batch in opened(rows, given)), made)
+
+    def sealed_call(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with _few_collections():
+            yield from sealed(call(batch for _, batch in opened(rows, given)), made)
+
+    return sealed_call
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """The objects of a batch live until it is sent, so there is nothing to collect among them. But so many new ones
+    would let the collector go through all objects of the process once in a while.
+    """
+    usual = gc.get_threshold()
+    if usual[0]:  # else the author has switched it off
+        gc.set_threshold(max(_NEW_OBJECTS, usual[0]), *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)

@@ -12,9 +12,8 @@ content, NULL when it is removed. They come behind the rows of their keys.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
@@ -44,15 +43,7 @@ from lockgate_taskmanager.spark.keyed.handles import (
     optional,
 )
 from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE, batches_of
-from lockgate_taskmanager.state.format.key_payload import (
-    PICKLED,
-    Apart,
-    Elements,
-    Packing,
-    PlainUnpickler,
-    read,
-    written,
-)
+from lockgate_taskmanager.state.format.key_payload import Apart, Packing, States, read, written
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
@@ -74,6 +65,7 @@ _CODES = {
 }
 """Of `struct`, for the values of states."""
 _EXITS = (SystemExit, KeyboardInterrupt)
+_NOTHING: dict[str, Apart] = {}  # never changed
 
 
 @dataclass(frozen=True)
@@ -146,6 +138,8 @@ class Runner:
         self._causes: list[Cause] = []  # of each row; no tuples: the garbage collector would go through them
         self._keys_of_rows: list[Any] = []
         self._kept: list[tuple[int, bytes | None, int, int, int]] = []
+        self._to_pack: tuple[list[int], list[States], list[int]] = [], [], []  # as `_kept`, without timers
+        self._keys_at_once = max(1, ROWS_AT_ONCE // max(1, len(states)))
         self._elements: list[tuple[int, bytes, bytes | None]] = []
         for state in states:
             setattr(function, state.name, self._handle(state))
@@ -154,25 +148,38 @@ class Runner:
         """The function for Spark."""
         for visits in batches:
             yield from self._visit(visits, chain.from_iterable(map(self._records_in, batches)))
-        yield from self._flush()
+            yield from self._flush()
 
     def _visit(self, visits: pa.RecordBatch, records: Iterator[Record]) -> Iterator[pa.RecordBatch]:
-        about = (visits.column(name).to_pylist() for name in VISITS.names)
-        context, process = self._context, self._function.process
-        for number, (key, payload, count, watermark, now_ms) in enumerate(
-            zip(self._keys_in(visits), *about, strict=True), self._visited
+        """One loop, without the call of `_emit` for the usual result: many keys have a single record."""
+        payloads, counts, watermarks, times = (visits.column(name).to_pylist() for name in VISITS.names)
+        context, timers, process = self._context, self._timers, self._function.process
+        columns, append, causes, keys = self._columns, self._append, self._causes.append, self._keys_of_rows.append
+        rows = payloads if self._packing is None else self._packing.read(payloads)
+        for number, (key, row, count, watermark, now_ms) in enumerate(
+            zip(self._keys_in(visits), rows, counts, watermarks, times, strict=True), self._visited
         ):
-            self._enter(key, payload, watermark, now_ms)
-            for row in islice(records, count):
-                if isinstance(row, UnreadableRecord):
-                    self._refuse(row)
+            context.key = key
+            self._enter(row, watermark, now_ms)
+            for record in islice(records, count):
+                if type(record) is UnreadableRecord:
+                    self._refuse(record)
                     continue
                 try:
-                    self._emit(process(context, row), row)
+                    emitted = process(context, record)
+                    if type(emitted) is dict and emitted.keys() == columns:  # as most
+                        append(emitted)
+                        causes(record)
+                        keys(key)
+                    elif emitted is not None:
+                        self._emit(emitted, record)
                 except _EXITS as error:
-                    raise _placed(error, key, row) from None
-            self._leave(number)
-            if max(len(self._kept), len(self._out[0])) >= ROWS_AT_ONCE:
+                    raise _placed(error, key, record) from None
+            if timers.event or timers.wall:
+                self._fire_due()
+            if self._cells.is_changed or timers.is_changed:
+                self._keep(number)
+            if len(self._out[0]) >= ROWS_AT_ONCE or len(self._to_pack[0]) >= self._keys_at_once:
                 yield from self._flush()
         self._visited += visits.num_rows
 
@@ -210,24 +217,20 @@ class Runner:
             self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms, keys
         )
 
-    def _enter(self, key: Any, payload: bytes | None, watermark: int, now_ms: int) -> None:
-        context = self._context
+    def _enter(self, row: States | bytes | None, watermark: int, now_ms: int) -> None:
+        """row: of the current key; its states if they were packed, see Packing.read."""
+        cells, timers, context = self._cells, self._timers, self._context
         self._watermark = watermark
-        context.key = key
         context.watermark = None if watermark == UNKNOWN else watermark
-        context.now_ms = now_ms
-        packing = self._packing
-        if packing is not None and payload is not None and payload.startswith(packing.head):
-            content, self._apart = packing.read(payload), {}
-            event, wall = [], []
-        elif payload is not None and payload[0] == PICKLED:  # without a call around it
-            content, event, wall = PlainUnpickler(BytesIO(payload)).load()
-            self._apart = {}
+        context.now_ms = cells.now_ms = now_ms
+        if isinstance(row, dict):
+            content, self._apart = row, _NOTHING
+            if timers.event or timers.wall or timers.is_changed:
+                timers.enter([], [])
         else:
-            content, event, wall, self._apart = read(payload)
-        cells = self._cells
-        cells.content, cells.now_ms, cells.is_changed = content, now_ms, False
-        self._timers.enter(event, wall)
+            content, event, wall, self._apart = read(row)
+            timers.enter(event, wall)
+        cells.content, cells.is_changed = content, False
         self._lasts = self._has_no_ttl
         for name, found in content.items():
             if name not in self._values or found[1]:  # else it stays, as most does
@@ -252,8 +255,8 @@ class Runner:
                 if len(kept) < len(found):
                     self._cells.set(name, kept)
 
-    def _leave(self, number: int) -> None:
-        """Fires the timers of the current key that are due, and records its state if it has changed."""
+    def _fire_due(self) -> None:
+        """The timers of the current key that are due."""
         timers = self._timers
         if self._watermark == NEVER:  # the end of the input: timers set by these calls would never end
             for time_ms in list(timers.event):
@@ -264,8 +267,6 @@ class Runner:
             self._fire(timers.event, self._watermark, True)
         if timers.wall:
             self._fire(timers.wall, self._context.now_ms, False)
-        if self._cells.is_changed or timers.is_changed:
-            self._keep(number)
 
     def _fire(self, times: list[int], now_ms: int, is_event_time: bool) -> None:
         """In order of time; a timer set meanwhile for a time that is not later has to wait, or this might never end."""
@@ -288,11 +289,13 @@ class Runner:
             return
         event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
         expiry = NEVER if self._lasts or event != NEVER or wall != NEVER else self._expiry()
-        elements: Elements = []
         if self._packing is not None and event == wall == NEVER and self._packing.fits(content):
-            payload = self._packing.written(content)
-        else:
-            payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
+            numbers, states, expiries = self._to_pack
+            numbers.append(number)
+            states.append(content)
+            expiries.append(expiry)
+            return
+        payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
         self._kept.append((number, payload, event, wall, expiry))
         if elements:
             self._elements += ((number, name, value) for name, value in elements)
@@ -339,6 +342,12 @@ class Runner:
             yield from batches_of(pa.Table.from_arrays(self._columns_of_output(), names=self._result.names))
             for collected in (*self._out, self._causes, self._keys_of_rows):
                 collected.clear()
+        numbers, states, expiries = self._to_pack
+        if numbers and self._packing is not None:
+            never = [NEVER] * len(numbers)
+            yield from _columns((numbers, self._packing.written(states), never, never, expiries), ROWS)
+            for column in self._to_pack:
+                column.clear()
         yield from flushed(self._kept, ROWS)
         yield from flushed(self._elements, ELEMENTS)
 
@@ -367,9 +376,13 @@ def _packing(states: tuple[Declared, ...]) -> Packing | None:
 def flushed(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as batches, none of no rows; the list is empty afterwards."""
     if rows:
-        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-        yield from batches_of(pa.Table.from_arrays(columns, schema=schema))
+        yield from _columns(zip(*rows, strict=True), schema)
         rows.clear()
+
+
+def _columns(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return batches_of(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def _appender(

@@ -25,14 +25,13 @@ import io
 import pickle
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, NamedTuple
 
-MARK, PACKED = b"\x01", b"\x02"  # a pickle begins with another byte, see PICKLED
-PICKLED = 0x80
+MARK, PACKED = b"\x01", b"\x02"  # a pickle begins with another byte
 ALL = b""  # a name for all elements of a key, which are removed
 LARGEST_WHOLE = 4096
 """Bytes of the row of a key beyond which its maps and lists are written apart: about a block of a database."""
@@ -45,6 +44,8 @@ _PLAIN = frozenset(
     }
 )
 
+States = dict[str, Any]
+"""Entries of a key by the name of their state."""
 Elements = list[tuple[bytes, bytes | None]]
 """Names and contents of elements; None: removed."""
 
@@ -99,7 +100,7 @@ class Content(NamedTuple):  # one for each visit of a key: a frozen dataclass ta
 
 
 class Packing:
-    """Reads and writes packed rows of some states. Compiled for their names, as `records_of` is."""
+    """Reads and writes packed rows of some states, many at once. Compiled for their names, as `records_of` is."""
 
     def __init__(self, codes: Mapping[str, str]) -> None:
         """codes: of the values of each state, by name."""
@@ -109,19 +110,37 @@ class Packing:
         variables = ", ".join(f"v{index}, e{index}" for index in range(len(codes)))
         states = ", ".join(f"{name!r}: (v{index}, e{index})" for index, name in enumerate(codes))
         entries = ", ".join(f"*states[{name!r}]" for name in codes)
-        layout = _layout(codes)
-        known = {"head": self.head, "start": len(self.head), "unpack": layout.unpack_from, "pack": layout.pack}
-        known["made"] = eval(f"lambda {variables}: {{{states}}}")
-        self.read: Callable[[bytes], dict[str, Any]] = eval("lambda row: made(*unpack(row, start))", known)
-        self.written: Callable[[dict[str, Any]], bytes] = eval(f"lambda states: head + pack({entries})", known)
+        layout = _layout(codes, len(self.head))
+        self._unpack, self._size = layout.iter_unpack, layout.size
+        self._made: Callable[[Any], list[States]] = eval(f"lambda values: [{{{states}}} for {variables} in values]")
+        known = {"head": self.head, "pack": _layout(codes).pack}
+        self._packed: Callable[[Iterable[States]], list[bytes]] = eval(
+            f"lambda some: [head + pack({entries}) for states in some]", known
+        )
 
-    def fits(self, states: dict[str, Any]) -> bool:
+    def fits(self, states: States) -> bool:
         """Whether they can be written so."""
         return states.keys() == self._names
 
+    def read(self, rows: Sequence[bytes | None]) -> list[States | bytes]:
+        """The states of each row that is packed so, none of no row; another row as it is."""
+        head, size = self.head, self._size
+        are_packed = [row is not None and len(row) == size and row.startswith(head) for row in rows]
+        packed: Any = compress(rows, are_packed)
+        following = iter(self._made(self._unpack(b"".join(packed))))
+        return [
+            next(following) if is_packed else {} if row is None else row
+            for row, is_packed in zip(rows, are_packed, strict=True)
+        ]
 
-def _layout(codes: Mapping[str, str]) -> struct.Struct:
-    return struct.Struct("<" + "".join(f"{code}q" for code in codes.values()))
+    def written(self, states: Iterable[States]) -> list[bytes]:
+        """A row for each."""
+        return self._packed(states)
+
+
+def _layout(codes: Mapping[str, str], skipped: int = 0) -> struct.Struct:
+    """skipped: bytes in front."""
+    return struct.Struct(f"<{skipped}x" + "".join(f"{code}q" for code in codes.values()))
 
 
 def read(payload: bytes | None) -> Content:
