@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -86,3 +87,42 @@ def test_a_batch_of_other_types_is_cast_or_refused() -> None:
     assert batch.column(0).to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(pa.ArrowInvalid):
         list(sealed([pa.record_batch({"n": ["x"]})], (wanted,)))
+
+
+@pytest.fixture
+def usual() -> Iterator[tuple[int, int, int]]:
+    """Thresholds of the garbage collector."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield gc.get_threshold()
+    gc.set_threshold(*before)
+
+
+def test_the_garbage_collector_waits_only_while_a_call_runs(usual: tuple[int, int, int]) -> None:
+    seen = []
+
+    def watched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen.append(gc.get_threshold())
+            yield batch
+
+    call, rows = sealing(watched, (PLAIN,), (PLAIN,)), list(sealed([SECOND] * 2, (PLAIN,)))
+    assert list(call(iter(rows))) == rows
+    assert gc.get_threshold() == usual
+    stopped = call(iter(rows))
+    next(stopped)
+    stopped.close()
+    assert gc.get_threshold() == usual
+    assert len(seen) == 3
+    assert all(seen_[0] > usual[0] and seen_[1:] == usual[1:] for seen_ in seen)
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000])
+def test_an_author_who_collects_less_often_still_does(usual: tuple[int, int, int], first: int) -> None:
+    gc.set_threshold(first, *usual[1:])
+
+    def watched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert gc.get_threshold()[0] == first
+        yield from batches
+
+    assert len(list(sealing(watched, (PLAIN,), (PLAIN,))(sealed([SECOND], (PLAIN,))))) == 1

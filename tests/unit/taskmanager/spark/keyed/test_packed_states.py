@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lockgate_taskmanager.spark.keyed.runner import EVENT, PAYLOAD, VALUE, Declared, Runner
+from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE
+from lockgate_taskmanager.spark.keyed.runner import EVENT, KEY, PAYLOAD, VALUE, Declared, Runner
 from lockgate_taskmanager.state.format import key_payload
 from lockgate_taskmanager.state.format.key_payload import MARK, PACKED, read, written
 
@@ -57,7 +58,7 @@ def test_other_values_are_pickled(kind: pa.DataType, value: Any, others: tuple[D
 
 
 def test_a_state_that_is_declared_no_longer_is_dropped_from_a_packed_row() -> None:
-    row = key_payload.Packing({"total": "q", "gone": "d"}).written({"total": (1, 0), "gone": (2.0, 0)})
+    (row,) = key_payload.Packing({"total": "q", "gone": "d"}).written([{"total": (1, 0), "gone": (2.0, 0)}])
     (kept,) = run((total(pa.int64()),), row)
     assert read(kept[PAYLOAD]).states == {"total": (2, 0)}
     assert kept[PAYLOAD].startswith(PACKED)
@@ -90,3 +91,20 @@ def test_a_key_with_a_timer_is_pickled_until_it_has_fired() -> None:
     (fired,) = made(runner, visits(KEYS, [0], [waiting[PAYLOAD]], watermark=5))
     assert fired[PAYLOAD].startswith(PACKED)
     assert read(fired[PAYLOAD]) == ({"total": (1, 0)}, [], [], {})
+
+
+class SetsAll:
+    def process(self, context: Any, row: dict[str, Any]) -> None:  # noqa: ARG002
+        for name in vars(self):
+            getattr(self, name).set(row["k"])
+
+
+def test_a_function_with_many_states_sends_them_in_more_batches() -> None:
+    """Between them the states of keys are objects, which take more memory than rows."""
+    states = tuple(Declared(f"s{number}", VALUE, pa.int64(), None, 0) for number in range(ROWS_AT_ONCE // 10))
+    keys = pa.record_batch({"k": list(range(25))})
+    found = list(Runner(SetsAll(), states, ("k",), ("k",), RESULT).run(iter([visits(keys, [1] * 25), keys])))
+    assert [batch.num_rows for batch in found] == [10, 10, 5]
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert [row[KEY] for row in rows] == list(range(25))
+    assert all(set(read(row[PAYLOAD]).states.values()) == {(row[KEY], 0)} for row in rows)
