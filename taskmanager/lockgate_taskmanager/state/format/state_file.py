@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +62,8 @@ _FORMATS = (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT, CUT_FORMAT, CUT_INCREMENT_FOR
 DELETED = "__deleted"
 BASE = "__base"
 PAYLOAD = "__payload"  # of rows by key
+_ROWS_AT_ONCE = 8_192
+_BYTES_AT_ONCE = 4 << 20
 _MAY_CHANGE = frozenset({"every_count", "every_ms"})  # of a window, as stored state means the same with any
 
 
@@ -91,7 +93,7 @@ Take = Callable[[Array], pa.RecordBatch]
 
 
 def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False) -> pa.Buffer:
-    """Serializes rows of state by key group. Holds in memory the file and the rows of one key group.
+    """Serializes rows of state by key group. Holds in memory the file and the rows of one key group, or of small ones.
 
     hashes: of the rows; take: returns rows by position: key columns, `__hash`, parts; for an increment also DELETED,
     whose rows have NULL for every part, preceded by BASE if there are differences. It may raise pa.ArrowInvalid for
@@ -104,7 +106,7 @@ def write(hashes: Array, take: Take, about: About, *, is_increment: bool = False
     empty = take(np.zeros(0, np.int64))
     try:
         whole = {"lockgate.key_groups": json.dumps(present.tolist())}
-        return _written(empty, (_in_one(take, rows) for rows in wanted), about, _format(empty, is_increment), whole)
+        return _written(empty, _one_each(take, wanted), about, _format(empty, is_increment), whole)
     except _TooLargeForOneBatch:
         cut = CUT_INCREMENT_FORMAT if is_increment else CUT_FORMAT
         return _written(empty, (batch for rows in wanted for batch in fitting(take, rows)), about, cut, {})
@@ -221,6 +223,27 @@ def rows_of(batches: Sequence[pa.RecordBatch], keys: int) -> StoredRows:
 
 class _TooLargeForOneBatch(Exception):
     """The rows of a key group must be split into several batches."""
+
+
+def _one_each(take: Take, groups: Sequence[Array]) -> Iterator[pa.RecordBatch]:
+    """The rows of each key group. Those of small ones are taken together: each call costs as much as hundreds of rows.
+
+    As many as rows like the last ones allow; the first one alone.
+    """
+    position, limit = 0, 0
+    while position < len(groups):
+        stop = position + 1
+        rows = len(groups[position])
+        while stop < len(groups) and rows + len(groups[stop]) <= limit:
+            rows += len(groups[stop])
+            stop += 1
+        some = groups[position:stop]
+        together = _in_one(take, some[0] if len(some) == 1 else np.concatenate(some))
+        start = 0
+        for group in some:
+            yield together.slice(start, len(group))
+            start += len(group)
+        position, limit = stop, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * rows // max(1, together.nbytes))
 
 
 def _in_one(take: Take, rows: Array) -> pa.RecordBatch:
