@@ -63,7 +63,7 @@ def _results(session: Any, tmp_path: Path, build: Build, *contents: bytes) -> It
 
 
 def test_values_are_aligned_in_memory(session: Any, tmp_path: Path) -> None:
-    """Otherwise Arrow warns at each aggregation, and copies."""
+    """Otherwise Arrow warns when it aggregates them."""
 
     def build(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("n", "CAST(n AS DOUBLE) AS x", "CAST(n AS STRING) AS s")

@@ -250,10 +250,7 @@ def test_the_operator_is_named(engine: SparkEngine, tmp_path: Path) -> None:
         return str(opened(engine, job_of(tmp_path, *kinds, window=window), tmp_path).irreproducible)
 
     assert why(SPLIT) == why(python(alone)) == ""
-    assert (
-        why(SPLIT, ONCE)
-        == "operator 'source2' in front of key_by combines the records of a micro-batch (Distinct in Spark's plan)"
-    )
+    assert why(SPLIT, ONCE) == DISTINCT
     assert why(python(tagged), SPLIT) == "operator 'source1' in front of key_by uses rand()"
     since = sql("SELECT * FROM input WHERE DATE'today' > DATE'2026-01-01'")
     assert not Plan(

@@ -138,7 +138,8 @@ class Runner:
         self._causes: list[Cause] = []  # of each row; no tuples: the garbage collector would go through them
         self._keys_of_rows: list[Any] = []
         self._kept: list[tuple[int, bytes | None, int, int, int]] = []
-        self._to_pack: tuple[list[int], list[States], list[int]] = [], [], []  # as `_kept`, without timers
+        # Keys without timers, number, states and expiry: tuples with dicts would be work for the garbage collector
+        self._to_pack: tuple[list[int], list[States], list[int]] = [], [], []
         self._keys_at_once = max(1, ROWS_AT_ONCE // max(1, len(states)))
         self._elements: list[tuple[int, bytes, bytes | None]] = []
         for state in states:
