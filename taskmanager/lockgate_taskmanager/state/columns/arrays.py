@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,13 @@ Array = Any  # numpy.ndarray
 def numpy_of(batch: pa.RecordBatch, name: str) -> Array:
     """A column by its name."""
     return batch.column(name).to_numpy(zero_copy_only=False)
+
+
+def require_types(found: Sequence[pa.DataType], wanted: Sequence[pa.DataType]) -> None:
+    """Raises TypeError where stored columns have other types than the state that they are to become."""
+    for stored, own in zip(found, wanted, strict=True):
+        if stored != own:
+            raise TypeError(f"it has a column of type {stored} where the state has {own}")
 
 
 def distinct(values: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockgate_taskmanager.state.columns.arrays import require_types
 from lockgate_taskmanager.state.columns.growing import doubled, grown
 from lockgate_taskmanager.state.columns.physical import Physical, add_decimals, physical, pick_by_arrow
 from lockgate_taskmanager.state.layout import Fold
@@ -104,7 +105,8 @@ class Column:
         return FrozenColumn(self._form, self._values[:count], None if self._known is None else self._known[:count])
 
     def restore(self, pieces: Sequence[pa.Array]) -> None:
-        """Replaces everything by the values of a snapshot, one piece after the other."""
+        """Replaces everything by the values of a snapshot, one piece after the other. Raises TypeError for others."""
+        require_types([values.type for values in pieces], [self.type] * len(pieces))
         self.reserve(max(sum(map(len, pieces)), 1))
         start = 0
         for values in pieces:

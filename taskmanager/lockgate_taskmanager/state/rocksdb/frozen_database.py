@@ -29,6 +29,7 @@ TABLES = ".sst"
 _ABOUT = "about.json"
 _FORMAT, _WITH_ELEMENTS = "1", "2"
 GROUP_BYTES = 2
+_CURRENT = "CURRENT"  # RocksDB's file with the name of the one that lists the tables
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -143,6 +144,7 @@ def restore_files(
         about = state_file.about_of(
             _metadata(archive), _where(state), (_FORMAT, _WITH_ELEMENTS), signature, max_parallelism
         )
+        archive.getinfo(_content(archive, _CURRENT).decode().strip())  # else RocksDB begins anew, or calls it an outage
         folder.mkdir(parents=True)
         for name in archive.namelist():
             if name != _ABOUT:

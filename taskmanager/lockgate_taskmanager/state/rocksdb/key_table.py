@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockgate_taskmanager.state.columns.arrays import require_types
 from lockgate_taskmanager.state.format import row_codec
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.rocksdb.frozen_database import GROUP_BYTES
@@ -56,10 +57,15 @@ class KeyTable:
         return pa.RecordBatch.from_arrays([*keys.columns, pa.array(hashes), *parts.columns], names=names)
 
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
-        """Rows of a snapshot file as keys and values of the database."""
+        """Rows of a snapshot file as keys and values of the database. Raises TypeError for other columns."""
         count = len(self.keys)
         hashes = batch.column(count).to_numpy(zero_copy_only=False)
-        return self.names(batch.columns[:count], hashes), row_codec.encode(batch.columns[count + 1 :])
+        return self.names(batch.columns[:count], hashes), self.values(batch.columns[count + 1 :])
+
+    def values(self, parts: Sequence[pa.Array]) -> list[bytes]:
+        """Values of the database. Raises TypeError for other columns than its parts."""
+        require_types([part.type for part in parts], self.parts.types)
+        return row_codec.encode(parts)
 
 
 def database_names(keys: Sequence[pa.Array], hashes: Array, max_parallelism: int) -> list[bytes]:

@@ -203,9 +203,11 @@ def portions(payloads: Sequence[bytes | None] | Array) -> Iterator[slice]:
 
 
 def rows_of(batch: pa.RecordBatch) -> Rows:
-    """Columns as PARTS as rows."""
-    times = (numpy_of(batch, name) for name in (EVENT, WALL, EXPIRY))
-    return Rows(batch.column(PAYLOAD), *times)
+    """Columns as PARTS as rows. Raises ValueError for a row without a time."""
+    names = (EVENT, WALL, EXPIRY)
+    if any(batch.column(name).null_count for name in names):
+        raise ValueError(f"a row has no {', '.join(names)}")
+    return Rows(batch.column(PAYLOAD), *(numpy_of(batch, name) for name in names))
 
 
 def is_kept(payloads: pa.Array) -> Array:
