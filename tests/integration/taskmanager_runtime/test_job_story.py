@@ -29,6 +29,7 @@ from lockgate_taskmanager.runtime.task_manager import TaskManager
 from lockgate.cli import run
 from lockgate.client import Client
 from tests.integration.taskmanager_runtime.fake_programs import World, word_count_graph
+from tests.integration.taskmanager_runtime.scripted_coordinator import until
 from tests.parsed_story import parsed_story
 
 pytestmark = pytest.mark.integration
@@ -97,6 +98,7 @@ def managers(client: Client, new_task_manager: NewTaskManager, world: World) -> 
     made = [new_task_manager(f"tm-{number}", slots=1) for number in range(3)]
     for manager in made:
         manager.on_leader(here)
+    until(lambda: len(client.cluster().task_managers) == len(made), "the registration of the task managers")
     return made
 
 

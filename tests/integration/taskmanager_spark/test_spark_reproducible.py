@@ -30,6 +30,7 @@ from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.reproducible import irreproducible, varying
 from lockgate_taskmanager.task.program import Irreproducible, ProgramContext
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from .graphs import HASH, count_by, graph, sql, text, vertex
@@ -176,12 +177,13 @@ def test_a_plan_too_deep_to_be_read_is_not_understood(engine: SparkEngine) -> No
 def test_a_plan_whose_text_is_cut_is_not_understood(engine: SparkEngine) -> None:
     columns = ", ".join(f"concat(value, '{number}') AS c{number}" for number in range(9))
     plan = planned(engine, f"SELECT {columns} FROM input")
-    kept = engine._session.conf.get(MOST_FIELDS)
-    engine._session.conf.set(MOST_FIELDS, "3")
+    session = engine._session if CONNECT else SparkSession.active()  # another test's, perhaps: Spark goes by this one
+    kept = session.conf.get(MOST_FIELDS)
+    session.conf.set(MOST_FIELDS, "3")
     try:
         assert irreproducible(plan.frame) == "has a plan that is too long to be read"
     finally:
-        engine._session.conf.set(MOST_FIELDS, kept)
+        session.conf.set(MOST_FIELDS, kept)
     plan.close()
 
 
@@ -306,7 +308,9 @@ def test_only_where_others_run_on(engine: SparkEngine, tmp_path: Path) -> None:
 
 
 def test_it_does_not_start_beside_what_has_had_other_results(engine: SparkEngine, tmp_path: Path) -> None:
-    job, received = job_of(tmp_path, SPLIT, ONCE), ({str(tmp_path / "in"): 6},)
+    job = job_of(tmp_path, SPLIT, ONCE)
+    (split,), _ = engine.discover(job, "source", ())
+    received = ({split.split: 6},)
     with pytest.raises(Irreproducible, match="had of this subtask cannot be made again: operator 'source2'"):
         opened(engine, job, tmp_path, received=received)
     assert opened(engine, job, tmp_path, received=({},)).irreproducible == DISTINCT

@@ -18,14 +18,17 @@ from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     IntervalJoin,
     OperatorState,
+    SessionWindow,
+    SlidingWindow,
     SourceState,
     SplitState,
     StateHandle,
+    TriggeredWindow,
     TumblingWindow,
     Window,
 )
 from lockgate_taskmanager.runtime.in_flight import decode_elements, encode_element
-from lockgate_taskmanager.state.backend import FileBackend, download, load
+from lockgate_taskmanager.state.backend import FileBackend, download, inline_handle, load
 from lockgate_taskmanager.state.format.split_files import splits_in
 from lockgate_taskmanager.state.heap.snapshots import handles_of
 from lockgate_taskmanager.state.join.join_spec import SIDES
@@ -83,6 +86,78 @@ def test_keyed_state(backend: TestingBackend, window: Window | None) -> None:
     store.merge(rows)
     for state in (backend.stored(store, 2, SnapshotOrder(1)), backend.stored(store, 3, SAVEPOINT)):
         refuse_each(files_of([state]), lambda state=state: backend.restored(operator, state, number=2))  # type: ignore[misc]
+
+
+WINDOWS = {
+    "no window": None,
+    "tumbling": Window(TumblingWindow(10), "at"),
+    "sliding": Window(SlidingWindow(20, 10), "at"),
+    "sessions": Window(SessionWindow(10), "at"),
+    "fires early": Window(TriggeredWindow(10, every_count=1), "at"),
+}
+OTHER_TYPES = (pa.float64(), pa.int32(), pa.string(), pa.large_string(), pa.binary(), pa.bool_(), pa.timestamp("ms"))
+
+
+def retyped(data: pa.Buffer, column: int, kind: pa.DataType) -> bytes:
+    """The file with the values of a column in another type, NULL where there are none."""
+    file = pa.ipc.open_file(data)
+    schema = file.schema.set(column, pa.field(file.schema.names[column], kind))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as written:
+        for number in range(file.num_record_batches):
+            columns = file.get_batch(number).columns
+            try:
+                columns[column] = columns[column].cast(kind)
+            except pa.ArrowException:
+                columns[column] = pa.nulls(len(columns[column]), kind)
+            written.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def refuse_other_types(state: OperatorState, restore: Callable[[OperatorState], Any]) -> None:
+    """Each column in each other type, and those of whole numbers that have to be there without."""
+    assert state.handle is not None
+    data = load(state.handle)
+    schema = pa.ipc.open_file(data).schema
+    for number, field in enumerate(schema):
+        for kind in OTHER_TYPES:
+            if kind != field.type:
+                with pytest.raises(StateUnreadable):
+                    restore(replace(state, handle=inline_handle(retyped(data, number, kind))))
+        if field.name in ("__hash", "__pane", "__event", "__wall", "__expiry"):
+            without = retyped(retyped(data, number, pa.null()), number, field.type)
+            with pytest.raises(StateUnreadable):
+                restore(replace(state, handle=inline_handle(without)))
+    restore(state)
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+def test_keyed_state_with_columns_of_other_types(backend_name: str, window: Window | None, tmp_path: Path) -> None:
+    operator = replace(SUMS, window=window)
+    rows = sums(("a", 1, 5), ("b", 2, 6))
+    if window is not None:
+        rows = rows.add_column(2, "__pane", pa.array([0, 10], pa.int64()))
+        more = ("__p2", "__p3") if isinstance(window.kind, SessionWindow) else ("__p2",)
+        for name in more:
+            rows = rows.append_column(name, pa.array([3, 13], pa.int64()))
+    home = TestingBackend(BACKENDS[backend_name], tmp_path)
+    store = home.fresh(operator, rows.schema)
+    store.merge(rows)
+    state = home.stored(store)
+    refuse_other_types(state, lambda damaged: home.restored(operator, damaged))
+    home.close()
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+def test_rows_by_key_with_columns_of_other_types(backend_name: str, tmp_path: Path) -> None:
+    home = TestingBackend(BACKENDS[backend_name], tmp_path)
+    store = home.maker.fresh(SPEC, SCHEMA)
+    put(store, {f"k{n}": (b"payload", 5, NEVER, NEVER) for n in range(20)})
+    state = home.stored(store)  # type: ignore[arg-type]
+    store.close()
+    refuse_other_types(state, lambda damaged: home.maker.restored(SPEC, [damaged], 1).close())
+    home.close()
 
 
 def test_rows_of_process_functions_and_a_planted_pickle(backend: TestingBackend, tmp_path: Path) -> None:

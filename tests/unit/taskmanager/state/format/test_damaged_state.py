@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from lockgate_taskmanager.task.program import StateUnreadable
 
 COLUMNS = pa.schema([("k", pa.int64()), ("__hash", pa.int64())])
 ABOUT = About(COLUMNS, "signature", 8)
+FILES = {"CURRENT": "MANIFEST-5\n", "MANIFEST-5": "some text that can be compressed, compressed, compressed"}
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
@@ -77,7 +79,7 @@ def test_hashes_are_whole_numbers(hashes: pa.Array) -> None:
     def take(places: np.ndarray) -> pa.RecordBatch:
         return pa.record_batch([places, hashes.take(pa.array(places))], names=["k", "__hash"])
 
-    with pytest.raises(StateUnreadable, match="its column __hash contains other values than whole numbers"):
+    with pytest.raises(StateUnreadable, match=r"column '__hash' has the type|its columns __hash has a NULL"):
         read(state_file.write(np.arange(100), take, ABOUT))
 
 
@@ -92,6 +94,13 @@ def test_rows_by_key_need_their_columns() -> None:
 def test_an_archive_that_says_something_impossible_is_unreadable(about: str, tmp_path: Path) -> None:
     with pytest.raises(StateUnreadable, match="of operator op inside the checkpoint"):
         restore(archive(about), tmp_path)
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_an_archive_without_the_list_of_its_tables_is_unreadable_and_no_outage(missing: str, tmp_path: Path) -> None:
+    about = json.dumps(state_file.described(ABOUT, "1"))
+    with pytest.raises(StateUnreadable, match="cannot be read as a database"):
+        restore(archive(about, {name: text for name, text in FILES.items() if name != missing}), tmp_path)
 
 
 def test_a_damaged_archive_is_unreadable(tmp_path: Path) -> None:
@@ -113,11 +122,12 @@ def test_an_archive_compressed_in_another_way_is_unreadable_and_no_outage(method
         restore(bytes(data), tmp_path)
 
 
-def archive(about: str) -> bytes:
+def archive(about: str, files: Mapping[str, str] = FILES) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("about.json", about)
-        file.writestr("CURRENT", "some text that can be compressed, compressed, compressed")
+        for name, text in files.items():
+            file.writestr(name, text)
     return target.getvalue()
 
 
