@@ -30,6 +30,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {  # the smallest and the larges
     "max_batch_bytes": (1024, None),
     "replay_log_bytes": (0, None),
     "warmup_runs": (0, None),
+    "spark_niceness": (0, 19),
 }
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
