@@ -93,6 +93,7 @@ def _serve(settings: TaskManagerSettings, start: Start) -> int:
         driver=Driver(settings.task_manager_id, _host(settings.bind), _host(settings.advertise)),
         limits=Limits(Places((*settings.private, settings.work_dir), settings.folders), tuple(settings.variables)),
         batch_interval_ms=settings.batch_interval_ms,
+        niceness=settings.spark_niceness,
     )
     engine.on_death(_follow_spark)
     start.set_cleanup(engine.close)

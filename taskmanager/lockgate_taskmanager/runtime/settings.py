@@ -19,6 +19,7 @@ class TaskManagerSettings:
     advertise: `host:port` that other task managers use. Empty means the bound address, which must then be one that
     others can connect to; port 0 means the bound port;
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
+    spark_niceness: by how much Spark's JVM yields to this process and to others, in steps of `nice`;
     work_dir: folder for Spark's scratch files; leader_grace_ms: how long subtasks run on without a
     leader, 0 for no limit; target_batch_ms: target processing time of one micro-batch;
     batch_interval_ms: from the start of one that has read all there was to the start of the next, at least;
@@ -39,6 +40,7 @@ class TaskManagerSettings:
     slots: int = 2
     spark_master: str = ""
     spark_options: Mapping[str, str] = field(default_factory=dict)
+    spark_niceness: int = 0
     credentials: Credentials = field(default_factory=Credentials)
     session_timeout_ms: int = 4000
     heartbeat_ms: int = 500

@@ -13,6 +13,7 @@ from typing import Any
 from lockgate_common.masking import is_secret_name
 
 from lockgate_taskmanager.spark.errors import EngineError
+from lockgate_taskmanager.spark.gateway import launched
 from lockgate_taskmanager.spark.master import masked
 
 AUTHENTICATE = "spark.authenticate"
@@ -26,13 +27,16 @@ _ENCRYPT = "spark.network.crypto.enabled"
 SparkConf = Any  # pyspark.SparkConf
 
 
-def configured(settings: Mapping[str, str]) -> SparkConf:
-    """Starts the process's JVM and returns the configuration in it; raises what PySpark raises."""
+def configured(settings: Mapping[str, str], niceness: int = 0) -> SparkConf:
+    """Starts the process's JVM, so much nicer than it, and returns the configuration in it.
+
+    Raises what PySpark raises.
+    """
     from pyspark import SparkConf, SparkContext
 
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in settings.items() if not is_secret_name(name)])
-    SparkContext._ensure_initialized(conf=public)
+    SparkContext._ensure_initialized(gateway=launched(public, niceness))
     conf = SparkConf(_jvm=SparkContext._jvm)
     conf.setAll(list(settings.items()))
     for name, value in _DEFAULTS.items():

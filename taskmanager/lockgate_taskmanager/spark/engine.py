@@ -103,13 +103,14 @@ class SparkEngine:
         driver: Driver = NO_DRIVER,
         limits: Limits | None = None,
         batch_interval_ms: int = 0,
+        niceness: int = 0,
     ) -> None:
         """Starts Spark (seconds). master: empty means local[slots]. Raises EngineError, OSError.
 
         limits: of jobs whose authors may not run code; None: only the folders of this process are private.
 
         java_options: for the JVM on this machine; None means those that load the class archive, if there is one. A
-        remote master has to be reachable and to provide an executor within a minute.
+        remote master has to be reachable and to provide an executor within a minute. niceness: see `sessions.start`.
         """
         if java_options is None:
             java_options = class_archive.options_to_use()
@@ -120,7 +121,7 @@ class SparkEngine:
         self._is_local = sessions.is_local(master or "local")
         self._sockets = WorkerSockets(Path(scratch)) if self._is_local else None
         options = {**(self._sockets.settings if self._sockets else {}), **(options or {})}
-        self._session = sessions.start(master, options, slots, work_dir, java_options, driver, scratch)
+        self._session = sessions.start(master, options, slots, work_dir, java_options, driver, scratch, niceness)
         self._server = watch_over(self._session, master) if sessions.is_connect(self._session) else None
         self._executors = None if self._is_local or self._server else Executors(self._session)
         self._health = Health(self._session) if self._server is None else None

@@ -68,10 +68,12 @@ def start(
     java_options: str = "",
     driver: Driver = NO_DRIVER,
     scratch: str = "",
+    niceness: int = 0,
 ) -> Session:
     """The process's one SparkSession. Raises EngineError, one sentence.
 
-    java_options: of the JVM on this machine; scratch: the folder for its temporary files, `spark` in work_dir if empty.
+    java_options: of the JVM on this machine; scratch: the folder for its temporary files, `spark` in work_dir if empty;
+    niceness: of a JVM that computes here, above that of this process.
     """
     master = master or f"local[{max(1, slots)}]"
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -97,7 +99,7 @@ def start(
         # it prints exceptions that are raised as well, with JVM stacks
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        conf = access.configured(settings)
+        conf = access.configured(settings, niceness if is_local(master) else 0)
         access.require_secret(conf, master)
         SparkContext(conf=conf)
         session = SparkSession.builder.getOrCreate()
