@@ -87,6 +87,7 @@ class TaskManagerGroup(Group):
     slots: int = 2
     spark_master: str = ""
     spark_options: dict[str, str] = Field(default_factory=dict)
+    spark_niceness: int = 0
     work_dir: str = ""
     heartbeat_ms: int = 500
     leader_grace_ms: int = 600_000
