@@ -29,7 +29,7 @@ def measure(arguments: argparse.Namespace) -> Measurement:
     with tempfile.TemporaryDirectory(prefix="lockgate-query-") as name:
         folder = Path(name)
         say("starting a cluster ...")
-        options = {"batch_interval_ms": arguments.batch_interval_ms}
+        options = {"batch_interval_ms": arguments.batch_interval_ms, "spark_niceness": arguments.spark_niceness}
         with (
             LocalCluster(folder / "cluster", slots=2, taskmanager=options) as cluster,
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
@@ -124,6 +124,7 @@ def main() -> int:
     options.add_argument(
         "--batch-interval-ms", type=int, default=0, help="the task managers' setting: with more, cores are free"
     )
+    options.add_argument("--spark-niceness", type=int, default=0, help="the task managers' setting")
     options.add_argument("--queries", type=float, default=50, help="a second, one after another")
     options.add_argument("--phases", type=int, default=4, help="of each kind")
     options.add_argument("--seconds", type=float, default=5.0, help="of a phase")

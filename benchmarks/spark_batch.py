@@ -1,35 +1,79 @@
-"""`python -m benchmarks.spark_batch FOLDER RUNS RESULT`: the plain Spark batch word count, several times in one warm
-session with default settings. Prints one JSON line with the seconds of each run; the counts go to RESULT (Parquet)."""
+"""`python -m benchmarks.spark_batch FOLDER RESULT`: the plain Spark batch word count, in one warm session with default
+settings. Runs once for each line of its input and prints the seconds; at its end the counts go to RESULT (Parquet)."""
 
 from __future__ import annotations
 
-import json
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow.parquet as pq
+
+from lockgate.errors import UserError
 
 QUERY = "SELECT explode(split(value, ' ')) AS word FROM input"
 
 
-def main(folder: str, runs: int, result: str) -> None:
-    """The first run warms the JVM up; it is printed like the others, in order."""
+class SparkBatch:
+    """That program as a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
+
+    def run(self) -> float:
+        """The seconds of one run. Raises UserError when it fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        if seconds := self._process.stdout.readline():
+            return float(seconds)
+        raise self.failed()
+
+    def failed(self) -> UserError:
+        return UserError(f"the Spark batch job failed: {self._log.read_text()[-2000:]}")
+
+
+@contextmanager
+def spark_batch(folder: Path, result: Path) -> Iterator[SparkBatch]:
+    """The program over the files in `folder`; the counts are in `result` at the end. Raises UserError."""
+    log = result.with_suffix(".log")
+    command = [sys.executable, "-m", "benchmarks.spark_batch", str(folder), str(result)]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        batch = SparkBatch(process, log)
+        try:
+            yield batch
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise batch.failed()
+
+
+def main(folder: str, result: str) -> None:
+    """The first run warms the JVM up; it is printed like the others."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1")
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    seconds = []
-    for _ in range(runs):
+    counts = None
+    for _ in sys.stdin:
         started = time.monotonic()
         spark.read.text(folder).createOrReplaceTempView("input")
         counts = spark.sql(f"SELECT word, count(*) AS n FROM ({QUERY}) GROUP BY word").toArrow()
-        seconds.append(time.monotonic() - started)
-    pq.write_table(counts, result)
+        print(time.monotonic() - started, flush=True)
+    if counts is not None:
+        pq.write_table(counts, result)
     spark.stop()
-    print(json.dumps(seconds), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(*sys.argv[1:])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -32,9 +32,8 @@ from lockgate_proto.messages import (
 from benchmarks import corpus
 from benchmarks.common import Measurement, Row, WrongResult, at_least, cache_folder, parser, run, say
 from benchmarks.job_run import NEVER_MS, run_through
-from benchmarks.spark_batch import QUERY
+from benchmarks.spark_batch import QUERY, spark_batch
 from lockgate.client import Client
-from lockgate.errors import UserError
 
 
 def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
@@ -54,45 +53,54 @@ def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
 
 
 def measure(arguments: argparse.Namespace) -> Measurement:
-    """Alternates runs with and without checkpoints on one warm cluster, then runs plain Spark."""
+    """Three kinds of run in turn: on a warm cluster with and without checkpoints, and of plain Spark."""
     folder = corpus.ensure(
         Path(arguments.input) if arguments.input else cache_folder(), arguments.words, arguments.files
     )
-    with_s: list[float] = []
-    without_s: list[float] = []
     with WorkFolder("lockgate-wordcount-", say) as kept:
         work = kept.path
-        say("starting a cluster: 2 task managers with 1 slot each ...")
+        say("starting a cluster: 2 task managers with 1 slot each; and plain Spark ...")
         with (
+            spark_batch(folder, work / "batch.parquet") as batch,
             LocalCluster(work / "cluster", slots=arguments.slots, taskmanager=_overrides(arguments)) as cluster,
             Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials()) as client,
         ):
+
+            def job(key: str, interval_ms: int) -> float:
+                return run_through(client, key, graph(folder, work / f"{key}.db", interval_ms)).seconds
+
+            def plain() -> float:
+                seconds = batch.run()
+                say(f"  plain Spark batch: {seconds:.2f} s")
+                return seconds
+
             for number in range(arguments.warm_up):
-                key = f"warm-{number}"
-                run_through(client, key, graph(folder, work / f"{key}.db", 1000))
-            for number in range(arguments.runs):
-                pair = [(with_s, f"with-{number}", 1000), (without_s, f"without-{number}", NEVER_MS)]
-                # A JVM still gets faster from run to run, so neither kind may always come second.
-                for times, key, interval_ms in pair if number % 2 == 0 else reversed(pair):
-                    times.append(run_through(client, key, graph(folder, work / f"{key}.db", interval_ms)).seconds)
-        spark_s = _spark(folder, work, arguments.runs + 2)[2:]  # the first two warm the JVM up
-        say("plain Spark batch: " + ", ".join(f"{seconds:.2f} s" for seconds in spark_s))
+                job(f"warm-{number}", 1000)
+                plain()
+            taken = [
+                in_turn(
+                    number, (partial(job, f"with-{number}", 1000), partial(job, f"without-{number}", NEVER_MS), plain)
+                )
+                for number in range(arguments.runs)
+            ]
         _check(work, [f"{kind}-{number}" for kind in ("with", "without") for number in range(arguments.runs)])
-    return _measurement(arguments.words, with_s, without_s, spark_s)
+    return _measurement(arguments.words, taken)
+
+
+def in_turn(number: int, runs: Sequence[Callable[[], float]]) -> list[float]:
+    """The seconds of each run, in their order. number: of the round; another one comes first in each.
+
+    A JVM still gets faster from run to run, and the machine is now faster and now slower.
+    """
+    seconds = [0.0] * len(runs)
+    for place in range(len(runs)):
+        which = (number + place) % len(runs)
+        seconds[which] = runs[which]()
+    return seconds
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, object]:
     return {"spark_master": arguments.spark_master} if arguments.spark_master else {}
-
-
-def _spark(folder: Path, work: Path, runs: int) -> list[float]:
-    say("plain Spark batch over the same files ...")
-    command = [sys.executable, "-m", "benchmarks.spark_batch", str(folder), str(runs), str(work / "batch.parquet")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError(f"the Spark batch job failed: {done.stderr[-2000:]}")
-    seconds: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return seconds
 
 
 def _check(work: Path, keys: list[str]) -> None:
@@ -104,7 +112,9 @@ def _check(work: Path, keys: list[str]) -> None:
             raise WrongResult(f"{key}: {len(result.wrong)} counts differ, such as {result.wrong[:3]}")
 
 
-def _measurement(words: int, with_s: list[float], without_s: list[float], spark_s: list[float]) -> Measurement:
+def _measurement(words: int, taken: Sequence[Sequence[float]]) -> Measurement:
+    """taken: of each round the seconds with checkpoints, without, and of plain Spark."""
+    with_s, without_s, spark_s = map(list, zip(*taken, strict=True))
     rate, rate_without, rate_spark = (words / statistics.median(times) for times in (with_s, without_s, spark_s))
     return Measurement(
         (
@@ -129,11 +139,11 @@ def _measurement(words: int, with_s: list[float], without_s: list[float], spark_
 def main() -> int:
     """Command line."""
     options = parser("wordcount", "Word count on 2 task managers, from submission to the committed result.")
-    options.add_argument("--words", type=int, default=20_000_000, help="size of the input")
-    options.add_argument("--files", type=int, default=40, help="files of the input")
+    options.add_argument("--words", type=int, default=60_000_000, help="size of the input")
+    options.add_argument("--files", type=int, default=120, help="files of the input")
     options.add_argument("--input", default="", help="folder in which the generated input is kept (default: the cache)")
     options.add_argument("--runs", type=int, default=6, help="measured runs of each kind; the median counts")
-    options.add_argument("--warm-up", type=int, default=4, help="runs before them")
+    options.add_argument("--warm-up", type=int, default=12, help="runs of the job, and of plain Spark, before them")
     options.add_argument("--slots", type=int, default=1, help="slots of each of the 2 task managers")
     options.add_argument("--spark-master", default="", help="Spark master of each task manager (default: local[slots])")
     return run(options.parse_args(), measure)
