@@ -1,5 +1,7 @@
 """A process whose JVM is killed while a plan is in use; says whether the closed plan has left anything.
 
+Before that it looks whether all of the JVM is as nice as it was asked to be.
+
 argv: work folder.
 """
 
@@ -14,6 +16,8 @@ from lockgate_taskmanager.spark.leaf import Form, LeafSpec, SlotLeaf
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.session import driver_process
 from lockgate_taskmanager.task.program import ProgramError
+
+NICENESS = 2
 
 
 def _open_below(folder: Path) -> list[str]:
@@ -31,7 +35,7 @@ def main() -> int:
     """0 when nothing is left."""
     folder = Path(sys.argv[1]) / "slots"
     folder.mkdir()
-    engine = SparkEngine("local[1]", work_dir=sys.argv[1])
+    engine = SparkEngine("local[1]", work_dir=sys.argv[1], niceness=NICENESS)
     leaf = SlotLeaf(engine._session, LeafSpec(Form.TEXT), str(folder / "a.slot"))
     plan = Plan(leaf, lambda frame: frame.selectExpr("upper(value) AS v"), "operator 'o'")
     for _ in range(2):
@@ -41,6 +45,11 @@ def main() -> int:
         return 1
     process = driver_process(engine._session)
     assert process is not None
+    wanted = os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
+    found = {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{process.pid}/task")}
+    if found != {wanted}:
+        print(f"the JVM's threads have the niceness {found} instead of {wanted}")
+        return 1
     process.kill()
     process.wait()
     try:

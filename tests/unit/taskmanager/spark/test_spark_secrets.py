@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lockgate_taskmanager.spark import access
 from lockgate_taskmanager.spark.access import configured, require_secret
 from lockgate_taskmanager.spark.errors import EngineError
 from pyspark import SparkConf, SparkContext
@@ -21,7 +22,8 @@ def conf(**settings: str) -> SparkConf:
 def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a JVM would be started with."""
     found: dict[str, str] = {}
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: found.update(conf.getAll()))
+    monkeypatch.setattr(access, "launched", lambda conf, _niceness: found.update(conf.getAll()))
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: gateway)
     monkeypatch.setattr(SparkContext, "_jvm", None)
     return found
 
