@@ -28,15 +28,16 @@ SparkConf = Any  # pyspark.SparkConf
 
 
 def configured(settings: Mapping[str, str], niceness: int = 0) -> SparkConf:
-    """Starts the process's JVM, so much nicer than it, and returns the configuration in it.
+    """Starts the process's JVM, if there is none, and returns the configuration in it; raises what PySpark raises.
 
-    Raises what PySpark raises.
+    niceness: of the JVM, added to that of this process.
     """
     from pyspark import SparkConf, SparkContext
 
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in settings.items() if not is_secret_name(name)])
-    SparkContext._ensure_initialized(gateway=launched(public, niceness))
+    if SparkContext._gateway is None:
+        SparkContext._ensure_initialized(gateway=launched(public, niceness))
     conf = SparkConf(_jvm=SparkContext._jvm)
     conf.setAll(list(settings.items()))
     for name, value in _DEFAULTS.items():
