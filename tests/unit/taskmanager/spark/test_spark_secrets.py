@@ -25,6 +25,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(access, "launched", lambda conf, _niceness: found.update(conf.getAll()))
     monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: gateway)
     monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     return found
 
 
@@ -68,3 +69,9 @@ def test_a_cluster_with_a_secret_or_one_that_needs_none_is_used() -> None:
 
 def test_spark_on_this_machine_makes_its_own() -> None:
     require_secret(conf(authenticate="true"), "local[2]")
+
+
+def test_a_process_has_one_jvm(launched: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    configured({"spark.master": "local[1]"})
+    assert not launched
