@@ -124,7 +124,7 @@ def main() -> int:
     options.add_argument(
         "--batch-interval-ms", type=int, default=0, help="the task managers' setting: with more, cores are free"
     )
-    options.add_argument("--spark-niceness", type=int, default=0, help="the task managers' setting")
+    options.add_argument("--spark-niceness", type=int, default=0, help="the task managers' setting: JVMs yield")
     options.add_argument("--queries", type=float, default=50, help="a second, one after another")
     options.add_argument("--phases", type=int, default=4, help="of each kind")
     options.add_argument("--seconds", type=float, default=5.0, help="of a phase")

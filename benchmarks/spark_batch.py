@@ -35,6 +35,7 @@ class SparkBatch:
         raise self.failed()
 
     def failed(self) -> UserError:
+        """With the end of what it has printed."""
         return UserError(f"the Spark batch job failed: {self._log.read_text()[-2000:]}")
 
 
