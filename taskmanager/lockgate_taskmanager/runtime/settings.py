@@ -19,7 +19,7 @@ class TaskManagerSettings:
     advertise: `host:port` that other task managers use. Empty means the bound address, which must then be one that
     others can connect to; port 0 means the bound port;
     slots: how many subtasks of each vertex fit here; spark_master: empty means `local[<slots>]`;
-    spark_niceness: by how much Spark's JVM yields to this process and to others, in steps of `nice`;
+    spark_niceness: of Spark's JVM beyond that of this process, with a local master;
     work_dir: folder for Spark's scratch files; leader_grace_ms: how long subtasks run on without a
     leader, 0 for no limit; target_batch_ms: target processing time of one micro-batch;
     batch_interval_ms: from the start of one that has read all there was to the start of the next, at least;

@@ -13,7 +13,6 @@ from typing import Any
 from lockgate_common.masking import is_secret_name
 
 from lockgate_taskmanager.spark.errors import EngineError
-from lockgate_taskmanager.spark.gateway import launched
 from lockgate_taskmanager.spark.master import masked
 
 AUTHENTICATE = "spark.authenticate"
@@ -27,17 +26,13 @@ _ENCRYPT = "spark.network.crypto.enabled"
 SparkConf = Any  # pyspark.SparkConf
 
 
-def configured(settings: Mapping[str, str], niceness: int = 0) -> SparkConf:
-    """Starts the process's JVM, if there is none, and returns the configuration in it; raises what PySpark raises.
-
-    niceness: of the JVM, added to that of this process.
-    """
+def configured(settings: Mapping[str, str]) -> SparkConf:
+    """Starts the process's JVM and returns the configuration in it; raises what PySpark raises."""
     from pyspark import SparkConf, SparkContext
 
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in settings.items() if not is_secret_name(name)])
-    if SparkContext._gateway is None:
-        SparkContext._ensure_initialized(gateway=launched(public, niceness))
+    SparkContext._ensure_initialized(conf=public)
     conf = SparkConf(_jvm=SparkContext._jvm)
     conf.setAll(list(settings.items()))
     for name, value in _DEFAULTS.items():

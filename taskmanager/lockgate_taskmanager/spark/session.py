@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from lockgate_taskmanager.spark import access, connect
 from lockgate_taskmanager.spark.errors import EngineError
 from lockgate_taskmanager.spark.master import NO_DRIVER, Driver, reach
+from lockgate_taskmanager.spark.niceness import raise_niceness
 
 LOG = logging.getLogger(__name__)
 HUGE_SPLIT_BYTES = 1 << 42
@@ -73,7 +74,7 @@ def start(
     """The process's one SparkSession. Raises EngineError, one sentence.
 
     java_options: of the JVM on this machine; scratch: the folder for its temporary files, `spark` in work_dir if empty;
-    niceness: of a JVM that computes here, above that of this process.
+    niceness: of the JVM, beyond that of this process, if it computes here; Linux only.
     """
     master = master or f"local[{max(1, slots)}]"
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -99,7 +100,7 @@ def start(
         # it prints exceptions that are raised as well, with JVM stacks
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        conf = access.configured(settings, niceness if is_local(master) else 0)
+        conf = access.configured(settings)
         access.require_secret(conf, master)
         SparkContext(conf=conf)
         session = SparkSession.builder.getOrCreate()
@@ -113,6 +114,9 @@ def start(
         if "JAVA_GATEWAY_EXITED" in line:
             line = "its JVM ended at once; Java 17 or newer is needed, and the JVM's output is above"
         raise EngineError(f"Spark does not start on master '{master}': {line.strip()}") from error
+    process = driver_process(session)
+    if niceness and is_local(master) and process is not None:
+        raise_niceness(process.pid, niceness)
     return session
 
 

@@ -36,6 +36,7 @@ class Fold(Enum):
     MAX = "max"
 
 
+SESSION_FIRST = f"{FIRST_TIME}#{Fold.MIN.value}"
 SESSION_END = f"{LAST_TIME}#{Fold.MAX.value}"
 """Column of stored sessions: the last time of each, by which they are purged."""
 

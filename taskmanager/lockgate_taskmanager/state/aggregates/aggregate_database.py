@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import KeyedAggregate
 
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns, field_of
-from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch
+from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch, require_values
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.format import row_codec
-from lockgate_taskmanager.state.layout import HASH, ROWS
+from lockgate_taskmanager.state.layout import HASH, ROWS, Fold
 from lockgate_taskmanager.state.rocksdb.database_store import DatabaseStore, cut
 from lockgate_taskmanager.state.rocksdb.engine import ROWS_AT_ONCE
 from lockgate_taskmanager.state.rocksdb.frozen_database import FrozenDatabase
@@ -42,7 +42,13 @@ class AggregateTable(KeyTable):
         empty = AggregateColumns(operator, partial_schema)
         self.schema = pa.schema([*keys, *empty.fields])
         parts = [(name, column.to_arrow().type) for name, column in empty.freeze(0, Freeze())]
+        self._counts = [name for name, _ in parts if name.endswith(f"#{Fold.COUNT.value}")]
         super().__init__(keys, pa.schema(parts), max_parallelism)
+
+    def values(self, parts: Sequence[pa.Array]) -> list[bytes]:
+        """As in KeyTable. Raises ValueError for a count that is NULL."""
+        require_values(pa.RecordBatch.from_arrays(parts, names=self.parts.names), *self._counts)
+        return super().values(parts)
 
     def columns(self) -> AggregateColumns:
         """Empty columns, to fold in."""

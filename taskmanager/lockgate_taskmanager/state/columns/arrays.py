@@ -23,6 +23,13 @@ def require_types(found: Sequence[pa.DataType], wanted: Sequence[pa.DataType]) -
             raise TypeError(f"it has a column of type {stored} where the state has {own}")
 
 
+def require_values(batch: pa.RecordBatch, *names: str) -> None:
+    """Raises ValueError where a stored column has a NULL, and should not."""
+    for name in names:
+        if batch.column(name).null_count:
+            raise ValueError(f"its column {name} has a NULL")
+
+
 def distinct(values: Array) -> Array:
     """Each integer once, in order. np.unique puts them into a hash table, which takes up to ten times as long."""
     ordered = np.sort(values)

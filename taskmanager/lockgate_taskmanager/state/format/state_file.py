@@ -46,6 +46,7 @@ from lockgate_proto.release import own_version
 
 from lockgate_taskmanager.state.about import About
 from lockgate_taskmanager.state.columns import pieces
+from lockgate_taskmanager.state.columns.arrays import require_values
 from lockgate_taskmanager.state.columns.pieces import fitting
 from lockgate_taskmanager.state.layout import EVENT_TIME, HASH, PANE
 from lockgate_taskmanager.task.program import StateUnreadable
@@ -58,10 +59,11 @@ DIFF_FORMAT = "3"
 CUT_FORMAT = "4"
 CUT_INCREMENT_FORMAT = "5"
 _FULL_FORMATS = (FORMAT, CUT_FORMAT)
-_WHOLE_NUMBERS = (HASH, PANE, EVENT_TIME)
 _FORMATS = (FORMAT, INCREMENT_FORMAT, DIFF_FORMAT, CUT_FORMAT, CUT_INCREMENT_FORMAT)
 DELETED = "__deleted"
 BASE = "__base"
+_OWN_TYPES = {HASH: pa.int64(), EVENT_TIME: pa.int64(), DELETED: pa.bool_(), BASE: pa.int64()}  # behind the keys
+_WITHOUT_NULLS = (HASH, EVENT_TIME, DELETED)
 PAYLOAD = "__payload"  # of rows by key
 _ROWS_AT_ONCE = 8_192
 _BYTES_AT_ONCE = 4 << 20
@@ -171,7 +173,7 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
         file = arrow_input.open_file(data)
         metadata = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
         about = about_of(metadata, where, _FORMATS, signature, max_parallelism)
-        whole_numbers = _whole_numbers(file.schema, about.partial_schema)
+        _check_types(file.schema, about.partial_schema)
         key_groups = metadata.get("lockgate.key_groups")
         if key_groups is not None:
             groups = _numbers(parse_json(key_groups), file.num_record_batches)
@@ -179,8 +181,9 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
         else:
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
-        if any(batch.column(name).null_count for batch in batches for name in whole_numbers):
-            raise ValueError(f"one of its columns {', '.join(whole_numbers)} has a NULL")
+        own = file.schema.names[file.schema.get_field_index(HASH) :]
+        for batch in batches:
+            require_values(batch, *(name for name in _WITHOUT_NULLS if name in own))
     except (pa.ArrowException, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = metadata["lockgate.format"] not in _FULL_FORMATS
@@ -291,15 +294,19 @@ def _runs(text: str) -> tuple[tuple[int, int, int], ...]:
     return tuple((first, behind, time) for first, behind, time in (_numbers(run, 3) for run in found))
 
 
-def _whole_numbers(schema: pa.Schema, partial: pa.Schema) -> list[str]:
-    """The columns that have no NULL. Raises KeyError where one is missing, ValueError for a column of another type."""
-    schema.field(HASH)
-    found = [name for name in _WHOLE_NUMBERS if name in schema.names]
-    wanted = {name: pa.int64() for name in found} | {field.name: field.type for field in partial}
-    for field in schema:
-        if field.type != wanted.get(field.name, field.type):
-            raise ValueError(f"its column '{field.name}' has the type {field.type} instead of {wanted[field.name]}")
-    return found
+def _check_types(schema: pa.Schema, partial: pa.Schema) -> None:
+    """Raises ValueError for a key column or one of the format's own that has another type, KeyError without a hash.
+
+    partial: of the tables that the state folds, which has the columns of the keys, or of all rows.
+    """
+    behind = schema.get_field_index(HASH)
+    if behind < 0:
+        raise KeyError(HASH)
+    keys = {PANE: pa.int64()} | dict(zip(partial.names, partial.types, strict=True))
+    for place, field in enumerate(schema):
+        wanted = (keys if place < behind else _OWN_TYPES).get(field.name, field.type)
+        if field.type != wanted:
+            raise ValueError(f"its column '{field.name}' has the type {field.type} instead of {wanted}")
 
 
 def _group_of(batch: pa.RecordBatch, max_parallelism: int) -> int:

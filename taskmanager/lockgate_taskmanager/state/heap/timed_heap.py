@@ -15,12 +15,13 @@ from lockgate_taskmanager.state.columns.folded import FrozenColumn
 from lockgate_taskmanager.state.columns.growing import GrowingArray
 from lockgate_taskmanager.state.columns.physical import physical
 from lockgate_taskmanager.state.columns.pieces import Pieces
+from lockgate_taskmanager.state.format.state_file import BASE, DELETED
 from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
 from lockgate_taskmanager.state.heap.heap_store import HeapStore
 from lockgate_taskmanager.state.heap.snapshots import FrozenHeap
 from lockgate_taskmanager.state.layout import EVENT_TIME
 from lockgate_taskmanager.state.spec import StateSpec
-from lockgate_taskmanager.task.program import SnapshotOrder
+from lockgate_taskmanager.task.program import SnapshotOrder, UserError
 
 Array = Any  # numpy.ndarray
 
@@ -29,11 +30,15 @@ class TimedHeap(HeapStore):
     """How the rows are found again is the subclass's: it adds its index in `_begin` and `_file`."""
 
     def __init__(self, spec: StateSpec, schema: pa.Schema, choice: StateBackend) -> None:
-        """schema: of the rows; choice: how snapshots are to be."""
+        """schema: of the rows; choice: how snapshots are to be. Raises UserError for a column that increments have."""
         super().__init__(spec, choice)
         self.restored_from: Sequence[About] = ()
         self._schema = schema
         self._changes = Changes(self.chains.is_incremental)
+        if self.chains.is_incremental and (own := [name for name in (DELETED, BASE) if name in schema.names]):
+            raise UserError(
+                f"the column name '{own[0]}' is reserved where records are stored by increments; rename it with AS"
+            )
         self._begin()
 
     def _begin(self) -> None:

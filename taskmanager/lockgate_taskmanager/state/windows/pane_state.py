@@ -16,7 +16,7 @@ from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
-from lockgate_taskmanager.state.columns.arrays import by_value, numpy_of
+from lockgate_taskmanager.state.columns.arrays import by_value, numpy_of, require_values
 from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.columns.growing import GrowingArray
@@ -154,7 +154,9 @@ class PaneState(WindowState):
 
     def take_up(self, rows: state_file.StoredRows) -> None:
         """Rows to begin with. Their keys are distinct, with the pane; the hashes are of the keys without it."""
-        panes = np.concatenate([np.zeros(0, np.int64), *(numpy_of(key, PANE) for key in rows.keys)])
+        for keys in rows.keys:
+            require_values(keys, PANE)
+        panes = np.concatenate([np.zeros(0, np.int64), *(numpy_of(keys, PANE) for keys in rows.keys)])
         self._index.restore(rows.keys, mixed(rows.hashes, panes))
         self._columns.restore(rows.parts)
         self._columns.reserve(len(panes))

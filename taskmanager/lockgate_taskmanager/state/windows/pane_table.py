@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateTable
-from lockgate_taskmanager.state.columns.arrays import numpy_of
+from lockgate_taskmanager.state.columns.arrays import numpy_of, require_values
 from lockgate_taskmanager.state.layout import HASH, PANE
 from lockgate_taskmanager.state.rocksdb.frozen_database import GROUP_BYTES, group_key
 from lockgate_taskmanager.state.rocksdb.key_table import PREFIX_BYTES
@@ -41,6 +41,7 @@ class PaneTable(AggregateTable):
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
         """Rows of a snapshot file as keys and values of the database. Raises TypeError for other columns."""
         keys = len(self.keys)
+        require_values(batch, PANE)
         names = self.names(batch.columns[:keys], numpy_of(batch, HASH))
         return in_panes(names, numpy_of(batch, PANE)), self.values(batch.columns[keys + 2 :])
 

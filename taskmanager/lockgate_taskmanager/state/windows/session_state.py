@@ -21,7 +21,7 @@ from lockgate_proto.messages import SessionWindow, StateBackend
 
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
-from lockgate_taskmanager.state.columns.arrays import distinct, numpy_of
+from lockgate_taskmanager.state.columns.arrays import distinct, numpy_of, require_values
 from lockgate_taskmanager.state.columns.deadlines import Deadlines
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.columns.growing import GrowingArray
@@ -30,7 +30,7 @@ from lockgate_taskmanager.state.event_clock import EventClock, Reached
 from lockgate_taskmanager.state.firing import Portion
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
-from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.layout import HASH, SESSION_END, SESSION_FIRST
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.state.windows.intervals import joined_intervals
 from lockgate_taskmanager.state.windows.shape import clamped
@@ -142,6 +142,8 @@ class SessionState(WindowState):
 
     def take_up(self, rows: state_file.StoredRows) -> None:
         """Sessions to begin with; the keys are those of each."""
+        for parts in rows.parts:
+            require_values(parts, SESSION_FIRST, SESSION_END)
         self._columns.restore(rows.parts)
         found = [np.zeros(0, np.int64)]
         at = 0

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateTable
-from lockgate_taskmanager.state.columns.arrays import numpy_of
-from lockgate_taskmanager.state.layout import HASH
+from lockgate_taskmanager.state.columns.arrays import numpy_of, require_values
+from lockgate_taskmanager.state.layout import HASH, SESSION_END, SESSION_FIRST
 from lockgate_taskmanager.state.rocksdb.time_index import of_time_key, time_key
 
 Array = Any  # numpy.ndarray
@@ -38,6 +38,7 @@ class SessionTable(AggregateTable):
 
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
         """Rows of a snapshot file as database keys, of several sessions the same one, and what is stored of each."""
+        require_values(batch, SESSION_FIRST, SESSION_END)
         names, rows = super().database_rows(batch)
         lengths = np.fromiter(map(len, rows), "<u4", len(rows)).tobytes()
         return names, [lengths[4 * number : 4 * number + 4] + row for number, row in enumerate(rows)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lockgate_taskmanager.spark import access
 from lockgate_taskmanager.spark.access import configured, require_secret
 from lockgate_taskmanager.spark.errors import EngineError
 from pyspark import SparkConf, SparkContext
@@ -22,10 +21,8 @@ def conf(**settings: str) -> SparkConf:
 def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a JVM would be started with."""
     found: dict[str, str] = {}
-    monkeypatch.setattr(access, "launched", lambda conf, _niceness: found.update(conf.getAll()))
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: gateway)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: found.update(conf.getAll()))
     monkeypatch.setattr(SparkContext, "_jvm", None)
-    monkeypatch.setattr(SparkContext, "_gateway", None)
     return found
 
 
@@ -69,9 +66,3 @@ def test_a_cluster_with_a_secret_or_one_that_needs_none_is_used() -> None:
 
 def test_spark_on_this_machine_makes_its_own() -> None:
     require_secret(conf(authenticate="true"), "local[2]")
-
-
-def test_a_process_has_one_jvm(launched: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SparkContext, "_gateway", object())
-    configured({"spark.master": "local[1]"})
-    assert not launched
