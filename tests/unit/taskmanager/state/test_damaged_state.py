@@ -16,7 +16,9 @@ import pytest
 from lockgate_common.checksums import checksum
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
+    Aggregate,
     IntervalJoin,
+    KeyedAggregate,
     OperatorState,
     SessionWindow,
     SlidingWindow,
@@ -33,11 +35,11 @@ from lockgate_taskmanager.state.format.split_files import splits_in
 from lockgate_taskmanager.state.heap.snapshots import handles_of
 from lockgate_taskmanager.state.join.join_spec import SIDES
 from lockgate_taskmanager.state.rows.row_store import NEVER
-from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
+from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable, UserError
 
 from tests.join_homes import HOMES, join_folder
 from tests.property.taskmanager.state.rows.test_row_histories import SCHEMA, SPEC, put
-from tests.state_homes import BACKENDS, SAVEPOINT, SUMS, TestingBackend, sums
+from tests.state_homes import BACKENDS, SAVEPOINT, SUM, SUMS, TestingBackend, partial, sums
 
 IN_FILES = [name for name in BACKENDS if name != "memory"]
 PLACES = 12  # in each file, beside its ends
@@ -95,6 +97,7 @@ WINDOWS = {
     "sessions": Window(SessionWindow(10), "at"),
     "fires early": Window(TriggeredWindow(10, every_count=1), "at"),
 }
+WITHOUT_NULLS = ("__hash", "__pane", "__event", "__wall", "__expiry", "__first#min", "__last#max")
 OTHER_TYPES = (pa.float64(), pa.int32(), pa.string(), pa.large_string(), pa.binary(), pa.bool_(), pa.timestamp("ms"))
 
 
@@ -124,7 +127,7 @@ def refuse_other_types(state: OperatorState, restore: Callable[[OperatorState], 
             if kind != field.type:
                 with pytest.raises(StateUnreadable):
                     restore(replace(state, handle=inline_handle(retyped(data, number, kind))))
-        if field.name in ("__hash", "__pane", "__event", "__wall", "__expiry"):
+        if field.name in WITHOUT_NULLS or field.name.endswith("#count"):
             without = retyped(retyped(data, number, pa.null()), number, field.type)
             with pytest.raises(StateUnreadable):
                 restore(replace(state, handle=inline_handle(without)))
@@ -147,6 +150,47 @@ def test_keyed_state_with_columns_of_other_types(backend_name: str, window: Wind
     state = home.stored(store)
     refuse_other_types(state, lambda damaged: home.restored(operator, damaged))
     home.close()
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+def test_columns_of_authors_that_are_called_as_those_of_files_are_restored(backend_name: str, tmp_path: Path) -> None:
+    """A record may have a column `__deleted`, and a key may be called as a part."""
+    home = TestingBackend(BACKENDS[backend_name], tmp_path)
+    records = pa.schema(
+        [("k", pa.string()), ("__deleted", pa.string()), ("__base", pa.string()), ("__hash", pa.int64())]
+    )
+    store = home.maker.fresh(SPEC, records)
+    for number, order in enumerate((SnapshotOrder(), SnapshotOrder(1), SAVEPOINT), start=1):
+        put(store, {f"k{number}": (b"payload", 5, NEVER, NEVER)})
+        state = home.stored(store, number, order)  # type: ignore[arg-type]
+        home.maker.restored(SPEC, [state], number).close()
+    store.close()
+    sums_by_it = KeyedAggregate(("n#sum",), (Aggregate("n", SUM, "v"),))
+    kinds = {"n#sum": pa.string(), "__p0": pa.int64()}
+    aggregates = home.fresh(sums_by_it, partial(kinds, []).schema)
+    aggregates.merge(partial(kinds, [("a", 1, 5)]))
+    again = home.restored(sums_by_it, home.stored(aggregates))
+    assert again.merge(partial(kinds, [("a", 1, 2)])).changed.to_pylist() == [{"n#sum": "a", "n": 7}]
+    home.close()
+
+
+@pytest.mark.parametrize("name", ["__deleted", "__base"])
+@pytest.mark.parametrize("backend_name", BACKENDS)
+def test_a_record_of_a_join_has_no_column_called_as_one_of_increments(backend_name: str, name: str) -> None:
+    operator = IntervalJoin(("k",), ("k",), "at", "at", -5, 10, left_prefix="l_")
+    schema = pa.schema([(column, pa.int64()) for column in ("k", name, "__hash", "__event_time")])
+    choice = BACKENDS[backend_name]
+    with join_folder() as folder:
+        store = folder.store(choice, operator, 8)
+        if choice.full_every > 1:
+            with pytest.raises(UserError, match=f"the column name '{name}' is reserved where records are stored by"):
+                store.accept(SIDES[0], schema)
+            return
+        for side in SIDES:
+            store.accept(side, schema)
+            list(store.merge(side, pa.Table.from_pylist([dict.fromkeys(schema.names, 1)], schema)).pairs)
+        state = folder.stored(choice, store, 1, SAVEPOINT)
+        folder.store(choice, operator, 8).restore(state, 1)
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)

@@ -79,7 +79,7 @@ def test_hashes_are_whole_numbers(hashes: pa.Array) -> None:
     def take(places: np.ndarray) -> pa.RecordBatch:
         return pa.record_batch([places, hashes.take(pa.array(places))], names=["k", "__hash"])
 
-    with pytest.raises(StateUnreadable, match=r"column '__hash' has the type|its columns __hash has a NULL"):
+    with pytest.raises(StateUnreadable, match=r"column '__hash' has the type|its column __hash has a NULL"):
         read(state_file.write(np.arange(100), take, ABOUT))
 
 
