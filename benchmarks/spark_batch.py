@@ -6,15 +6,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from lockgate.errors import UserError
 
+_LIMIT_S = 300.0
 QUERY = "SELECT explode(split(value, ' ')) AS word FROM input"
 
 
@@ -25,18 +27,23 @@ class SparkBatch:
         self._process, self._log = process, log
 
     def run(self) -> float:
-        """The seconds of one run. Raises UserError when it fails."""
+        """The seconds of one run. Raises UserError when it fails, or takes longer than five minutes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("run\n")
-        self._process.stdin.flush()
-        if seconds := self._process.stdout.readline():
-            return float(seconds)
-        raise self.failed()
+        limit = threading.Timer(_LIMIT_S, self._process.kill)
+        limit.start()
+        try:
+            self._process.stdin.write("run\n")
+            self._process.stdin.flush()
+            return float(self._process.stdout.readline())
+        except (OSError, ValueError) as error:  # it has ended
+            raise self.failed() from error
+        finally:
+            limit.cancel()
 
     def failed(self) -> UserError:
         """With the end of what it has printed."""
-        return UserError(f"the Spark batch job failed: {self._log.read_text()[-2000:]}")
+        return UserError(f"the Spark batch job failed or took too long: {self._log.read_text()[-2000:]}")
 
 
 @contextmanager
@@ -53,6 +60,8 @@ def spark_batch(folder: Path, result: Path) -> Iterator[SparkBatch]:
             yield batch
         except BaseException:
             process.kill()
+            with suppress(OSError):
+                process.communicate()  # what it was asked for last does not reach it any more
             raise
     if process.returncode:
         raise batch.failed()
