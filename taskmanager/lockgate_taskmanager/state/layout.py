@@ -10,6 +10,7 @@ rows lie in, in milliseconds, NULL for rows without a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -39,6 +40,11 @@ class Fold(Enum):
 SESSION_FIRST = f"{FIRST_TIME}#{Fold.MIN.value}"
 SESSION_END = f"{LAST_TIME}#{Fold.MAX.value}"
 """Column of stored sessions: the last time of each, by which they are purged."""
+
+
+def counts(names: Iterable[str]) -> list[str]:
+    """Those of stored columns that are counts, and so are never NULL."""
+    return [name for name in names if name.endswith(f"#{Fold.COUNT.value}")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumn
 from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch, require_values
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.format import row_codec
-from lockgate_taskmanager.state.layout import HASH, ROWS, Fold
+from lockgate_taskmanager.state.layout import HASH, ROWS, counts
 from lockgate_taskmanager.state.rocksdb.database_store import DatabaseStore, cut
 from lockgate_taskmanager.state.rocksdb.engine import ROWS_AT_ONCE
 from lockgate_taskmanager.state.rocksdb.frozen_database import FrozenDatabase
@@ -42,7 +42,7 @@ class AggregateTable(KeyTable):
         empty = AggregateColumns(operator, partial_schema)
         self.schema = pa.schema([*keys, *empty.fields])
         parts = [(name, column.to_arrow().type) for name, column in empty.freeze(0, Freeze())]
-        self._counts = [name for name, _ in parts if name.endswith(f"#{Fold.COUNT.value}")]
+        self._counts = counts(name for name, _ in parts)
         super().__init__(keys, pa.schema(parts), max_parallelism)
 
     def values(self, parts: Sequence[pa.Array]) -> list[bytes]:

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 from lockgate_proto.messages import StateBackend
 
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns, field_of
+from lockgate_taskmanager.state.columns.arrays import require_values
 from lockgate_taskmanager.state.columns.changes import Changes
 from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
 from lockgate_taskmanager.state.heap.heap_store import HeapStore
 from lockgate_taskmanager.state.heap.snapshots import FrozenHeap
-from lockgate_taskmanager.state.layout import ROWS
+from lockgate_taskmanager.state.layout import ROWS, counts
 from lockgate_taskmanager.state.spec import StoreSpec
 from lockgate_taskmanager.task.program import SnapshotOrder
 
@@ -59,7 +60,10 @@ class AggregateState(HeapStore):
         raise NotImplementedError
 
     def restore(self, snapshots: Sequence[state_file.Stored]) -> None:
-        self.take_up(state_file.joined(snapshots, self.key_count))
+        rows = state_file.joined(snapshots, self.key_count)
+        for parts in rows.parts:
+            require_values(parts, *counts(parts.schema.names))
+        self.take_up(rows)
 
     def take_up(self, rows: state_file.StoredRows) -> None:
         """Sets the initial rows."""

@@ -105,13 +105,8 @@ class Column:
         return FrozenColumn(self._form, self._values[:count], None if self._known is None else self._known[:count])
 
     def restore(self, pieces: Sequence[pa.Array]) -> None:
-        """Replaces everything by the values of a snapshot, one piece after the other.
-
-        Raises TypeError for other values, ValueError for a count that is NULL.
-        """
+        """Replaces everything by the values of a snapshot, one piece after the other. Raises TypeError for others."""
         require_types([values.type for values in pieces], [self.type] * len(pieces))
-        if self.fold is Fold.COUNT and any(values.null_count for values in pieces):
-            raise ValueError("a count is NULL")
         self.reserve(max(sum(map(len, pieces)), 1))
         start = 0
         for values in pieces:
