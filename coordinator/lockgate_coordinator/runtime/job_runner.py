@@ -56,7 +56,7 @@ from lockgate_coordinator.runtime.job_work import JobWork
 from lockgate_coordinator.runtime.metadata_files import run_of
 from lockgate_coordinator.runtime.requests import Requests, settle
 from lockgate_coordinator.runtime.runner_services import RunnerServices
-from lockgate_coordinator.runtime.stage import Stage
+from lockgate_coordinator.runtime.stage import Stage, state_without_master
 from lockgate_coordinator.runtime.status_publisher import StatusPublisher
 from lockgate_coordinator.runtime.views import given_up, not_read, status_without_master
 from lockgate_coordinator.runtime.watch import WatchEnd, Watcher
@@ -249,6 +249,8 @@ class JobRunner:
         if error is not None:
             log.warning("job %s could not be cancelled: %s", self.key, error)
             self._given_up = None
+            self.hub.status(self.status())
+            self.hub.finish(WatchEnd.JOB_ENDED)
             return
         self.result = done.result()
         self._ended(state=JobState.CANCELED, ended_unix_ms=self.result.ended_unix_ms)
@@ -424,8 +426,7 @@ class JobRunner:
 
     def _view(self, with_subtasks: bool) -> JobStatus:
         if self.stage is Stage.BROKEN or self._master is None:
-            loading = JobState.HELD_BACK if self.is_held else JobState.WAITING_FOR_SLOTS
-            state = JobState.FAILED if self.stage is Stage.BROKEN else loading
+            state = state_without_master(self.stage, is_held=self.is_held, is_given_up=self._given_up is not None)
             status = status_without_master(self.record, state, self.attempt, self._token, self._error, self.trouble)
         else:
             status = self._master.status(with_subtasks=with_subtasks)
@@ -445,7 +446,7 @@ class JobRunner:
     def watch(self, *, changes: bool = False) -> Watcher:
         """A new watcher; of a job that has ended it ends after the kept events. changes: see Watcher."""
         watcher = self.hub.watch(self.status(), changes=changes)
-        if self.stage in (Stage.ENDED, Stage.BROKEN):
+        if self.stage is Stage.ENDED or (self.stage is Stage.BROKEN and self._given_up is None):
             self.hub.finish(WatchEnd.JOB_ENDED)
         return watcher
 
