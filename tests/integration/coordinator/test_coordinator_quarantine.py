@@ -173,6 +173,37 @@ def test_a_cancel_that_a_former_leader_has_acknowledged_ends_it(
     caller(leading(new_coordinator())).state("poison", JobState.CANCELED)
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_watch_that_begins_while_a_cancel_is_written_ends_with_what_becomes_of_it(
+    is_written: bool,
+    former: Former,
+    new_coordinator: NewCoordinator,
+    caller: NewCaller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goes_on, write = threading.Event(), Persistence.give_up
+
+    def slow(self: Persistence, result: m.JobResult) -> m.JobResult:
+        assert goes_on.wait(PATIENT_MS / 1_000)
+        if not is_written:
+            raise StorageError("it cannot be written", retryable=True)
+        return write(self, result)
+
+    monkeypatch.setattr(Persistence, "give_up", slow)
+    former.submit("poison", MAX_DEATHS, cancel_requested=True)
+    api = caller(leading(new_coordinator()))
+    poll(lambda: api.status("poison").state is JobState.CANCELING)
+    seen = []
+
+    def ends(status: m.JobStatus) -> bool:
+        seen.append(status.state)
+        goes_on.set()
+        return status.state in (JobState.CANCELED, JobState.FAILED)
+
+    api.until("poison", ends)
+    assert seen == [JobState.CANCELING, JobState.CANCELED if is_written else JobState.FAILED]
+
+
 def test_a_released_job_is_retried_and_its_count_restarts(
     former: Former, new_coordinator: NewCoordinator, caller: NewCaller, new_task_manager: NewTaskManager
 ) -> None:
