@@ -42,13 +42,12 @@ class AggregateTable(KeyTable):
         empty = AggregateColumns(operator, partial_schema)
         self.schema = pa.schema([*keys, *empty.fields])
         parts = [(name, column.to_arrow().type) for name, column in empty.freeze(0, Freeze())]
-        self._counts = counts(name for name, _ in parts)
+        self._never_null = counts(name for name, _ in parts)
         super().__init__(keys, pa.schema(parts), max_parallelism)
 
-    def values(self, parts: Sequence[pa.Array]) -> list[bytes]:
-        """As in KeyTable. Raises ValueError for a count that is NULL."""
-        require_values(pa.RecordBatch.from_arrays(parts, names=self.parts.names), *self._counts)
-        return super().values(parts)
+    def require(self, batch: pa.RecordBatch) -> None:
+        super().require(batch)
+        require_values(batch, *self._never_null)
 
     def columns(self) -> AggregateColumns:
         """Empty columns, to fold in."""
@@ -96,6 +95,7 @@ class AggregateDatabase(DatabaseStore):
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         for rows in cut(batches, ROWS_AT_ONCE):
+            self._form.require(rows)
             self.database.itself.put(*self._form.database_rows(rows))
 
     def _read(self, names: Sequence[bytes]) -> AggregateColumns:

@@ -182,8 +182,9 @@ def read(data: pa.Buffer, where: str, *, signature: str, max_parallelism: int, w
             every = (arrow_input.batch(file, i) for i in range(file.num_record_batches))
             batches = tuple(batch for batch in every if _group_of(batch, max_parallelism) in wanted)
         own = file.schema.names[file.schema.get_field_index(HASH) :]
+        needed = [name for name in _WITHOUT_NULLS if name in own]
         for batch in batches:
-            require_values(batch, *(name for name in _WITHOUT_NULLS if name in own))
+            require_values(batch, *needed)
     except (pa.ArrowException, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise StateUnreadable(f"the state file {where} cannot be read as keyed state: {error}") from error
     is_increment = metadata["lockgate.format"] not in _FULL_FORMATS

@@ -57,15 +57,15 @@ class KeyTable:
         return pa.RecordBatch.from_arrays([*keys.columns, pa.array(hashes), *parts.columns], names=names)
 
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
-        """Rows of a snapshot file as keys and values of the database. Raises TypeError for other columns."""
+        """Rows of a snapshot file as keys and values of the database."""
         count = len(self.keys)
         hashes = batch.column(count).to_numpy(zero_copy_only=False)
-        return self.names(batch.columns[:count], hashes), self.values(batch.columns[count + 1 :])
+        return self.names(batch.columns[:count], hashes), row_codec.encode(batch.columns[count + 1 :])
 
-    def values(self, parts: Sequence[pa.Array]) -> list[bytes]:
-        """Values of the database. Raises TypeError for other columns than its parts."""
-        require_types([part.type for part in parts], self.parts.types)
-        return row_codec.encode(parts)
+    def require(self, batch: pa.RecordBatch) -> None:
+        """Raises TypeError, ValueError for rows of a snapshot file whose parts are not those of the database."""
+        parts = batch.schema.types[batch.schema.get_field_index(HASH) + 1 :]
+        require_types(parts, self.parts.types)
 
 
 def database_names(keys: Sequence[pa.Array], hashes: Array, max_parallelism: int) -> list[bytes]:

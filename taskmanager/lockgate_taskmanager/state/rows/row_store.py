@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch
+from lockgate_taskmanager.state.columns.arrays import numpy_of, one_batch, require_values
 from lockgate_taskmanager.state.columns.deadlines import NEVER
 from lockgate_taskmanager.state.columns.keys import KeyIndex
 from lockgate_taskmanager.state.event_clock import EventClock
@@ -205,8 +205,7 @@ def portions(payloads: Sequence[bytes | None] | Array) -> Iterator[slice]:
 def rows_of(batch: pa.RecordBatch) -> Rows:
     """Columns as PARTS as rows. Raises ValueError for a row without a time."""
     names = (EVENT, WALL, EXPIRY)
-    if any(batch.column(name).null_count for name in names):
-        raise ValueError(f"a row has no {', '.join(names)}")
+    require_values(batch, *names)
     return Rows(batch.column(PAYLOAD), *(numpy_of(batch, name) for name in names))
 
 

@@ -104,6 +104,7 @@ class PaneDatabase(HeldWindows[PaneState]):
 
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         for rows in cut(batches, ROWS_AT_ONCE):
+            self._table.require(rows)
             self.database.itself.put(*self._table.database_rows(rows))
 
     def filled(self, restored_from: Sequence[About]) -> None:

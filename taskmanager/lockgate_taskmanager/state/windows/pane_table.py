@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lockgate_taskmanager.state.aggregates.aggregate_database import AggregateTable
 from lockgate_taskmanager.state.columns.arrays import numpy_of, require_values
+from lockgate_taskmanager.state.format import row_codec
 from lockgate_taskmanager.state.layout import HASH, PANE
 from lockgate_taskmanager.state.rocksdb.frozen_database import GROUP_BYTES, group_key
 from lockgate_taskmanager.state.rocksdb.key_table import PREFIX_BYTES
@@ -39,11 +40,14 @@ class PaneTable(AggregateTable):
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
-        """Rows of a snapshot file as keys and values of the database. Raises TypeError for other columns."""
+        """Rows of a snapshot file as keys and values of the database."""
         keys = len(self.keys)
-        require_values(batch, PANE)
         names = self.names(batch.columns[:keys], numpy_of(batch, HASH))
-        return in_panes(names, numpy_of(batch, PANE)), self.values(batch.columns[keys + 2 :])
+        return in_panes(names, numpy_of(batch, PANE)), row_codec.encode(batch.columns[keys + 2 :])
+
+    def require(self, batch: pa.RecordBatch) -> None:
+        super().require(batch)
+        require_values(batch, PANE)
 
 
 def in_panes(names: Sequence[bytes], panes: Array) -> list[bytes]:

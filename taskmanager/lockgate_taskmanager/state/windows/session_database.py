@@ -83,6 +83,7 @@ class SessionDatabase(HeldWindows[SessionState]):
     def load(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Adds stored rows. The sessions of a key may be in any batches."""
         for rows in cut(batches, _KEYS_AT_ONCE):
+            self._table.require(rows)
             together, times = self._by_key(rows, self._last(rows) + self._gap_ms)
             found = self._read(together)
             for name, value in found.items():

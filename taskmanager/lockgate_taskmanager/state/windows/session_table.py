@@ -38,10 +38,13 @@ class SessionTable(AggregateTable):
 
     def database_rows(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
         """Rows of a snapshot file as database keys, of several sessions the same one, and what is stored of each."""
-        require_values(batch, SESSION_FIRST, SESSION_END)
         names, rows = super().database_rows(batch)
         lengths = np.fromiter(map(len, rows), "<u4", len(rows)).tobytes()
         return names, [lengths[4 * number : 4 * number + 4] + row for number, row in enumerate(rows)]
+
+    def require(self, batch: pa.RecordBatch) -> None:
+        super().require(batch)
+        require_values(batch, SESSION_FIRST, SESSION_END)
 
 
 def value_of(time_ms: int, rows: bytes) -> bytes:
