@@ -21,8 +21,6 @@ def go_on():
 for _ in range(20):
     threading.Thread(target=go_on).start()
 print(flush=True)
-go_on()
-time.sleep(60)
 """
 
 
