@@ -366,7 +366,8 @@ class Elector:
 
     def _release(self, effect: m.Release) -> None:
         try:
-            steps.release(self._current(), self._paths, effect.token, effect.contender)
+            if steps.release(self._current(), self._paths, effect.token, effect.contender):
+                logger.info("token %s is released: the next coordinator in line can lead at once", effect.token)
         except StoreError as error:
             logger.info("the leader node of token %s was not released: %s", effect.token, error)
 

@@ -169,16 +169,17 @@ def answer_challenge(session: Session, paths: Paths) -> None:
         session.transact([Delete(paths.challenge)])
 
 
-def release(session: Session, paths: Paths, token: int, contender: str) -> None:
+def release(session: Session, paths: Paths, token: int, contender: str) -> bool:
     """Deletes `/leader` if it is of `token` and of this session, and the own contender: the next in line is then first.
 
-    The epoch's version guards against changes in between.
+    The epoch's version guards against changes in between. Returns whether there was such a leader.
     """
     epoch, leader = session.get(paths.epoch), session.get(paths.leader)
     if epoch is None or leader is None or token_of(paths.epoch, epoch.data) != token or leader.owner != session.id:
-        return
+        return False
     operations: list[Operation] = [Check(paths.epoch, epoch.version), Delete(paths.leader)]
     place = f"{paths.contenders}/{contender}"
     if session.get(place) is not None:
         operations.append(Delete(place))
     session.transact(operations)
+    return True

@@ -81,7 +81,8 @@ def make_cluster(session: Session, cluster: str) -> JobRecords:
     records.write_checkpoint_id(grant, "a job.", 7)
     records.add_checkpoint(grant, "a job.", CompletedCheckpoint(7, pointer="file:///chk-7"))
     records.write_result(grant, JobResult("ended", "run-2", outcome="FINISHED"))
-    steps.release(session, paths, 1, contender)
+    assert steps.release(session, paths, 1, contender)
+    assert not steps.release(session, paths, 1, contender), "it has gone"
     return records
 
 
