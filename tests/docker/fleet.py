@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ except OSError as error:
 class Container:
     """One container as it is now.
 
-    address: empty while it is not on the network; exit_code, ended_unix_us (wall clock): of its last end, if any
+    address: empty while it is not on the network; exit_code: of its last end, if any
     """
 
     id: str
@@ -64,7 +63,6 @@ class Container:
     address: str
     health: str
     exit_code: int
-    ended_unix_us: int
 
     @property
     def endpoint(self) -> Endpoint:
@@ -335,12 +333,4 @@ def _container(found: dict[str, Any]) -> Container:
         next((address for address in addresses if address), ""),
         state.get("Health", {}).get("Status", ""),
         state["ExitCode"],
-        _unix_us(state["FinishedAt"]),
     )
-
-
-def _unix_us(time_stamp: str) -> int:
-    """From the engine's `2026-01-31T23:59:59.123456789Z`, whose fraction has any number of digits, or none."""
-    seconds, _, fraction = time_stamp.rstrip("Z").partition(".")
-    moment = datetime.fromisoformat(seconds).replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000 + int(fraction.ljust(6, "0")[:6])
