@@ -7,7 +7,7 @@ A failed call leaves the state and the timers of its key unchanged, and emits no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +18,18 @@ from lockgate_taskmanager.spark.raised import raised
 
 NUMBER, ERROR = "__lockgate_failed", "__lockgate_error"
 FAILED = pa.schema([(NUMBER, pa.int64()), (ERROR, pa.string())])
+
+
+class Noted(NamedTuple):
+    """How a call has found its key. rows: of the output so far; numbers: of each state in columns."""
+
+    rows: int
+    content: dict[str, Any]
+    numbers: list[tuple[Any, int]]
+    event: list[int]
+    wall: list[int]
+    is_changed: bool
+    has_other_timers: bool
 
 
 class CarefulRunner(Runner):
@@ -34,15 +46,15 @@ class CarefulRunner(Runner):
     def process(self, context: Any, row: dict[str, Any]) -> None:
         """Processes a record; its output is held here."""
         number, self._calls = self._calls, self._calls + 1
-        undo = self._noted()
+        noted = self._noted()
         try:
             self._emit(self._careless.process(context, row), row)
-            for column, field, start in zip(self._out, self._result, undo[0], strict=True):
-                array_of(column[start:], field)
+            for column, field in zip(self._out, self._result, strict=True):
+                array_of(column[noted.rows :], field)
         except Exception as error:  # the author's code
             if is_outage(error):
                 raise
-            self._undo(*undo)
+            self._undo(noted)
             self._failed.append((number, raised(error)))
 
     def _refuse(self, record: UnreadableRecord) -> None:
@@ -53,30 +65,30 @@ class CarefulRunner(Runner):
         """Not a record: an error fails the batch."""
         return self._careless.on_timer(context, timer)
 
-    def _noted(self) -> tuple[list[int], dict[str, Any], list[int], list[int], bool, bool]:
+    def _noted(self) -> Noted:
+        timers, cells = self._timers, self._cells
         content = {
-            name: found.copy() if isinstance(found, list | dict) else found
-            for name, found in self._cells.content.items()
+            name: found.copy() if isinstance(found, list | dict) else found for name, found in cells.content.items()
         }
-        timers = self._timers
-        lengths = [len(column) for column in self._out]
-        return lengths, content, list(timers.event), list(timers.wall), self._cells.is_changed, timers.is_changed
+        numbers = [(state.column[cells.row], state.expiries[cells.row]) for state in self._numbers.values()]
+        return Noted(
+            len(self._causes),
+            content,
+            numbers,
+            list(timers.event),
+            list(timers.wall),
+            cells.is_changed,
+            timers.is_changed,
+        )
 
-    def _undo(
-        self,
-        lengths: list[int],
-        content: dict[str, Any],
-        event: list[int],
-        wall: list[int],
-        cells_changed: bool,
-        timers_changed: bool,
-    ) -> None:
-        for column, length in zip(self._out, lengths, strict=True):
-            del column[length:]
-        for collected in (self._causes, self._keys_of_rows):
-            del collected[lengths[0] :]
-        self._cells.content, self._cells.is_changed = content, cells_changed
-        self._timers.event, self._timers.wall, self._timers.is_changed = event, wall, timers_changed
+    def _undo(self, noted: Noted) -> None:
+        for column in (*self._out, self._causes, self._keys_of_rows):
+            del column[noted.rows :]
+        cells = self._cells
+        cells.content, cells.is_changed = noted.content, noted.is_changed
+        for state, entry in zip(self._numbers.values(), noted.numbers, strict=True):
+            state.column[cells.row], state.expiries[cells.row] = entry
+        self._timers.event, self._timers.wall, self._timers.is_changed = noted.event, noted.wall, noted.has_other_timers
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         yield from super()._flush()

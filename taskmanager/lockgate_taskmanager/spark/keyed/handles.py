@@ -23,12 +23,16 @@ _CONTAINERS = frozenset({dict, list, tuple})
 
 
 class Cells:
-    """All state of one key by name: an entry, a list of entries, or a dict of entries. Never empty ones."""
+    """All state of one key by name: an entry, a list of entries, or a dict of entries. Never empty ones.
+
+    row: the place of the key in the columns of NumberHandles, whose states are not in `content`.
+    """
 
     def __init__(self) -> None:
         self.content: dict[str, Any] = {}
         self.is_changed = False
         self.now_ms = 0
+        self.row = 0
 
     def set(self, name: str, content: Any) -> None:
         """Replaces the content of a state; None, an empty list or an empty dict removes it."""
@@ -71,6 +75,41 @@ class ValueHandle(_Handle):
 
     def exists(self) -> bool:
         return self._name in self._cells.content
+
+
+class NumberHandle:
+    """One number of the current key, or none: as ValueHandle, with the values of all keys of a batch in columns, so
+    that no object is made for each key.
+
+    column, expiries: with None and 0 where a key has no value.
+    """
+
+    def __init__(self, cells: Cells, convert: Convert, ttl_ms: int) -> None:
+        self._cells, self._convert, self._ttl_ms = cells, convert, ttl_ms
+        self.column: list[Any] = []
+        self.expiries: list[int] = []
+
+    def get(self, default: Any = None) -> Any:
+        value = self.column[self._cells.row]
+        return default if value is None else value
+
+    def set(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            cells, ttl_ms = self._cells, self._ttl_ms
+            row = cells.row
+            self.column[row] = self._convert(value)
+            self.expiries[row] = cells.now_ms + ttl_ms if ttl_ms else 0
+            cells.is_changed = True
+
+    def clear(self) -> None:
+        cells = self._cells
+        if self.column[cells.row] is not None:
+            self.column[cells.row], self.expiries[cells.row], cells.is_changed = None, 0, True
+
+    def exists(self) -> bool:
+        return self.column[self._cells.row] is not None
 
 
 class ListHandle(_Handle):

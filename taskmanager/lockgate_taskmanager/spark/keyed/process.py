@@ -36,7 +36,7 @@ from lockgate_taskmanager.spark.leaf import passable_schema
 from lockgate_taskmanager.spark.workbench import Workbench
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.firing import Firing, Portion
-from lockgate_taskmanager.state.format import key_payload
+from lockgate_taskmanager.state.format import key_payload, packed_payloads
 from lockgate_taskmanager.state.late_clock import LateClock
 from lockgate_taskmanager.state.layout import HASH
 from lockgate_taskmanager.state.processing_clock import ProcessingClock
@@ -54,7 +54,7 @@ _SHAPES = {
 }
 
 # Spark's Python workers need no installation of Lockgate
-for _module in (runner, careful, handles, key_payload, kept, function_rows, outages, raised):
+for _module in (runner, careful, handles, key_payload, packed_payloads, kept, function_rows, outages, raised):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 

@@ -18,6 +18,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lockgate_taskmanager.spark.functions.rows import (
@@ -37,13 +38,15 @@ from lockgate_taskmanager.spark.keyed.handles import (
     Convert,
     ListHandle,
     MapHandle,
+    NumberHandle,
     TimerHandle,
     ValueHandle,
     converter,
     optional,
 )
 from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE, batches_of
-from lockgate_taskmanager.state.format.key_payload import Apart, Packing, States, read, written
+from lockgate_taskmanager.state.format.key_payload import Apart, read, written
+from lockgate_taskmanager.state.format.packed_payloads import NEVER, Packing
 
 KEY, PAYLOAD, EVENT, WALL, EXPIRY = "__key", "__payload", "__event", "__wall", "__expiry"
 ELEMENT = "__element"
@@ -55,7 +58,6 @@ ROWS = pa.schema(
 )
 """KEY: the number of its visit."""
 ELEMENTS = pa.schema([(KEY, pa.int32()), (ELEMENT, pa.binary()), (PAYLOAD, pa.binary())])
-NEVER = (1 << 63) - 1
 UNKNOWN = -(1 << 63)
 VALUE, LIST, MAP = "value", "list", "map"
 _CODES = {
@@ -65,7 +67,6 @@ _CODES = {
 }
 """Of `struct`, for the values of states."""
 _EXITS = (SystemExit, KeyboardInterrupt)
-_NOTHING: dict[str, Apart] = {}  # never changed
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,6 @@ class Runner:
         self._function, self._states = function, {state.name: state for state in states}
         self._packing = _packing(states)
         self._has_no_ttl = not any(state.ttl_ms for state in states)
-        self._lasts = False  # nothing of the current key expires
         self._values = frozenset(state.name for state in states if state.shape == VALUE)
         self._keys, self._records, self._result = keys, records, result
         self._cells, self._timers = Cells(), TimerHandle(none=without_timers)
@@ -134,12 +134,13 @@ class Runner:
         self._columns = frozenset(self._names)
         self._may_change = may_change(result)  # the function may emit an object, and change it afterwards
         self._out: list[list[Any]] = [[] for _ in result]
-        self._append = _appender(self._names, self._out, may_change=self._may_change)
         self._causes: list[Cause] = []  # of each row; no tuples: the garbage collector would go through them
         self._keys_of_rows: list[Any] = []
+        columns = (*self._out, self._causes, self._keys_of_rows)
+        self._append = _appender(self._names, columns, may_change=self._may_change)
         self._kept: list[tuple[int, bytes | None, int, int, int]] = []
-        # Keys without timers, number, states and expiry: tuples with dicts would be work for the garbage collector
-        self._to_pack: tuple[list[int], list[States], list[int]] = [], [], []
+        self._numbers: dict[str, NumberHandle] = {}  # all states, if they can be packed
+        self._to_pack: list[int] = []  # places of keys that have perhaps all of them
         self._keys_at_once = max(1, ROWS_AT_ONCE // max(1, len(states)))
         self._elements: list[tuple[int, bytes, bytes | None]] = []
         for state in states:
@@ -148,41 +149,46 @@ class Runner:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for Spark."""
         for visits in batches:
-            yield from self._visit(visits, chain.from_iterable(map(self._records_in, batches)))
+            yield from self._visit_keys(visits, chain.from_iterable(map(self._records_in, batches)))
             yield from self._flush()
+            self._visited += visits.num_rows
 
-    def _visit(self, visits: pa.RecordBatch, records: Iterator[Record]) -> Iterator[pa.RecordBatch]:
-        """One loop, without the call of `_emit` for the usual result: many keys have a single record."""
-        payloads, counts, watermarks, times = (visits.column(name).to_pylist() for name in VISITS.names)
-        context, timers, process = self._context, self._timers, self._function.process
-        columns, append, causes, keys = self._columns, self._append, self._causes.append, self._keys_of_rows.append
-        rows = payloads if self._packing is None else self._packing.read(payloads)
-        for number, (key, row, count, watermark, now_ms) in enumerate(
-            zip(self._keys_in(visits), rows, counts, watermarks, times, strict=True), self._visited
+    def _visit_keys(self, visits: pa.RecordBatch, records: Iterator[Record]) -> Iterator[pa.RecordBatch]:
+        """One loop, without calls for what is usual: many keys have a single record, and states that are numbers."""
+        counts, watermarks, times = (visits.column(name).to_pylist() for name in (COUNT, WATERMARK, NOW))
+        context, timers, cells, process = self._context, self._timers, self._cells, self._function.process
+        width, append, rows, places = len(self._names), self._append, self._causes, self._to_pack
+        payloads, lasts = self._read(visits.column(PAYLOAD))
+        for place, (key, payload, count, watermark, now_ms) in enumerate(
+            zip(self._keys_in(visits), payloads, counts, watermarks, times, strict=True)
         ):
             context.key = key
-            self._enter(row, watermark, now_ms)
+            cells.row = place
+            if watermark != self._watermark or now_ms != cells.now_ms:
+                self._set_times(watermark, now_ms)
+            if lasts and payload is None and not (timers.event or timers.wall or timers.is_changed):
+                cells.is_changed = False
+            else:
+                self._enter(payload)
             for record in islice(records, count):
                 if type(record) is UnreadableRecord:
                     self._refuse(record)
                     continue
                 try:
                     emitted = process(context, record)
-                    if type(emitted) is dict and emitted.keys() == columns:  # as most
-                        append(emitted)
-                        causes(record)
-                        keys(key)
+                    if type(emitted) is dict and len(emitted) == width:  # as most
+                        try:
+                            append(emitted, record, key)
+                        except KeyError:
+                            self._emit(emitted, record)
                     elif emitted is not None:
                         self._emit(emitted, record)
                 except _EXITS as error:
                     raise _placed(error, key, record) from None
-            if timers.event or timers.wall:
-                self._fire_due()
-            if self._cells.is_changed or timers.is_changed:
-                self._keep(number)
-            if len(self._out[0]) >= ROWS_AT_ONCE or len(self._to_pack[0]) >= self._keys_at_once:
+            if cells.is_changed or timers.is_changed or timers.event or timers.wall:
+                self._leave(place)
+            if len(rows) >= ROWS_AT_ONCE or len(places) >= self._keys_at_once:
                 yield from self._flush()
-        self._visited += visits.num_rows
 
     def _records_in(self, batch: pa.RecordBatch) -> Iterator[Record]:
         """Those that Python cannot hold are UnreadableRecords."""
@@ -206,38 +212,55 @@ class Runner:
         raise record.error()
 
     def _handle(self, declared: Declared) -> Any:
-        state_name = f"state '{declared.name}'"
+        cells, name, ttl_ms = self._cells, declared.name, declared.ttl_ms
+        state_name = f"state '{name}'"
+        convert = converter(declared.kind, state_name)
+        if self._packing is not None:
+            self._numbers[name] = NumberHandle(cells, convert, ttl_ms)
+            return self._numbers[name]
         if declared.shape == VALUE:
-            return ValueHandle(self._cells, declared.name, converter(declared.kind, state_name), declared.ttl_ms)
+            return ValueHandle(cells, name, convert, ttl_ms)
         if declared.shape == LIST:
-            return ListHandle(
-                self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms
-            )
+            return ListHandle(cells, name, optional(convert), ttl_ms)
         keys: Convert = converter(declared.key_kind, f"the key of {state_name}")
-        return MapHandle(
-            self._cells, declared.name, optional(converter(declared.kind, state_name)), declared.ttl_ms, keys
-        )
+        return MapHandle(cells, name, optional(convert), ttl_ms, keys)
 
-    def _enter(self, row: States | bytes | None, watermark: int, now_ms: int) -> None:
-        """row: of the current key; its states if they were packed, see Packing.read."""
-        cells, timers, context = self._cells, self._timers, self._context
+    def _read(self, payloads: pa.Array) -> tuple[list[bytes | None], bool]:
+        """What has to be read key by key, and whether nothing of the rest expires: that is in the columns."""
+        if self._packing is None:
+            return payloads.to_pylist(), False
+        found = self._packing.read(payloads)
+        for number, values, expiries in zip(self._numbers.values(), found.values, found.expiries, strict=True):
+            number.column, number.expiries = values, expiries
+        return found.others, found.lasts and self._has_no_ttl
+
+    def _set_times(self, watermark: int, now_ms: int) -> None:
         self._watermark = watermark
-        context.watermark = None if watermark == UNKNOWN else watermark
-        context.now_ms = cells.now_ms = now_ms
-        if isinstance(row, dict):
-            content, self._apart = row, _NOTHING
-            if timers.event or timers.wall or timers.is_changed:
-                timers.enter([], [])
-        else:
-            content, event, wall, self._apart = read(row)
-            timers.enter(event, wall)
+        self._context.watermark = None if watermark == UNKNOWN else watermark
+        self._context.now_ms = self._cells.now_ms = now_ms
+
+    def _enter(self, payload: bytes | None) -> None:
+        """The current key. payload: None if there is none, or its state is in the columns."""
+        cells = self._cells
+        content, event, wall, self._apart = read(payload)
+        self._timers.enter(event, wall)
         cells.content, cells.is_changed = content, False
-        self._lasts = self._has_no_ttl
         for name, found in content.items():
             if name not in self._values or found[1]:  # else it stays, as most does
-                self._lasts = False
-                self._drop_what_is_over(now_ms)
+                self._drop_what_is_over(cells.now_ms)
                 break
+        if self._packing is not None:
+            self._enter_numbers(content)
+
+    def _enter_numbers(self, content: dict[str, Any]) -> None:
+        """content: empty if it is in the columns."""
+        row, now_ms = self._cells.row, self._cells.now_ms
+        for name, (value, expiry) in content.items():
+            number = self._numbers[name]
+            number.column[row], number.expiries[row] = value, expiry
+        for number in () if content else self._numbers.values():
+            if 0 < number.expiries[row] <= now_ms:
+                number.clear()
 
     def _drop_what_is_over(self, now_ms: int) -> None:
         for name, found in list(self._cells.content.items()):
@@ -282,28 +305,53 @@ class Runner:
         except _EXITS as error:
             raise _placed(error, self._context.key, timer) from None
 
-    def _keep(self, number: int) -> None:
-        """Records payload, earliest timers and expiry time of the current key, and its elements that have changed."""
-        content, timers = self._cells.content, self._timers
-        if not content and not timers.event and not timers.wall:
+    def _leave(self, place: int) -> None:
+        """Fires what is due of the current key, and keeps its state if that has changed."""
+        timers = self._timers
+        if timers.event or timers.wall:
+            self._fire_due()
+            if not (self._cells.is_changed or timers.is_changed):
+                return
+        if self._packing is None or timers.event or timers.wall:
+            self._keep(place, timers.event, timers.wall)
+        else:
+            self._to_pack.append(place)
+
+    def _keep(self, place: int, event: list[int], wall: list[int]) -> None:
+        """Pickles the state of a key, with its timers."""
+        content, apart, number = self._cells.content, self._apart, self._visited + place
+        if self._packing is not None:
+            apart = {}  # of states that are declared no longer
+            content = {
+                name: (value, state.expiries[place])
+                for name, state in self._numbers.items()
+                if (value := state.column[place]) is not None
+            }
+        if not content and not event and not wall:
             self._kept.append((number, None, NEVER, NEVER, NEVER))
             return
-        event, wall = timers.event[0] if timers.event else NEVER, timers.wall[0] if timers.wall else NEVER
-        expiry = NEVER if self._lasts or event != NEVER or wall != NEVER else self._expiry()
-        if self._packing is not None and event == wall == NEVER and self._packing.fits(content):
-            numbers, states, expiries = self._to_pack
-            numbers.append(number)
-            states.append(content)
-            expiries.append(expiry)
-            return
-        payload, elements = written(content, timers.event, timers.wall, self._apart, self._by_element)
-        self._kept.append((number, payload, event, wall, expiry))
+        payload, elements = written(content, event, wall, apart, self._by_element)
+        expiry = NEVER if event or wall else self._expiry(content)
+        self._kept.append((number, payload, event[0] if event else NEVER, wall[0] if wall else NEVER, expiry))
         if elements:
             self._elements += ((number, name, value) for name, value in elements)
 
-    def _expiry(self) -> int:
+    def _pack(self, packing: Packing) -> Iterator[pa.RecordBatch]:
+        """The states of keys that have all of them; those of the others are pickled."""
+        states = self._numbers.values()
+        lacking = {place for state in states for place in self._to_pack if state.column[place] is None}
+        for place in sorted(lacking):
+            self._keep(place, [], [])
+        places = [place for place in self._to_pack if place not in lacking] if lacking else self._to_pack
+        packed = packing.written([state.column for state in states], [state.expiries for state in states], places)
+        numbers, never = np.array(places, np.int64) + self._visited, np.full(len(places), NEVER)
+        yield from _columns((numbers, packed.payloads, never, never, packed.expiries), ROWS)
+        self._to_pack.clear()
+
+    def _expiry(self, content: dict[str, Any]) -> int:
+        """When the last entry of a key expires."""
         last = 0
-        for name, found in self._cells.content.items():
+        for name, found in content.items():
             shape = self._states[name].shape
             entries = (found,) if shape == VALUE else found if shape == LIST else found.values()
             for _, expiry in entries:
@@ -317,12 +365,8 @@ class Runner:
             return
         columns, append, key = self._columns, self._append, self._context.key
         for row in (emitted,) if type(emitted) is dict or isinstance(emitted, Mapping) else emitted:
-            if type(row) is dict and row.keys() == columns:  # as most
-                append(row)
-            else:
-                append(self._as_dict(row, cause))
-            self._causes.append(cause)
-            self._keys_of_rows.append(key)
+            is_whole = type(row) is dict and row.keys() == columns  # as most
+            append(row if is_whole else self._as_dict(row, cause), cause, key)
 
     def _as_dict(self, row: Any, cause: Cause) -> dict[str, Any]:
         """A row of another shape, with every column. Raises TypeError for what is none."""
@@ -336,19 +380,15 @@ class Runner:
             text = f"the function emitted a column '{other}' that its schema does not have"
         else:
             text = f"the function emitted {shown(row)}, but its schema has {len(names)} columns"
-        raise TypeError(f"{text}{_place(self._context.key, cause)}")
+        raise TypeError(f"{text}{_place(self._context.key, cause)}") from None  # not from the KeyError of `append`
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        if self._out[0]:
+        if self._causes:
             yield from batches_of(pa.Table.from_arrays(self._columns_of_output(), names=self._result.names))
             for collected in (*self._out, self._causes, self._keys_of_rows):
                 collected.clear()
-        numbers, states, expiries = self._to_pack
-        if numbers and self._packing is not None:
-            never = [NEVER] * len(numbers)
-            yield from _columns((numbers, self._packing.written(states), never, never, expiries), ROWS)
-            for column in self._to_pack:
-                column.clear()
+        if self._to_pack and self._packing is not None:
+            yield from self._pack(self._packing)
         yield from flushed(self._kept, ROWS)
         yield from flushed(self._elements, ELEMENTS)
 
@@ -381,22 +421,27 @@ def flushed(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         rows.clear()
 
 
-def _columns(columns: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _columns(columns: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return batches_of(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def _appender(
-    names: tuple[str, ...], columns: list[list[Any]], *, may_change: bool
-) -> Callable[[Mapping[str, Any]], object]:
-    """Appends the values of a row to the columns. Compiled, as `records_of` is: a loop takes twice as long.
+    names: tuple[str, ...], columns: Sequence[list[Any]], *, may_change: bool
+) -> Callable[[Mapping[str, Any], Cause, Any], object]:
+    """Appends the values of a row, its cause and its key to the columns; nothing if it raises KeyError. Compiled, as
+    `records_of` is: a loop takes twice as long.
 
     may_change: values are copied, since the function may change them afterwards.
     """
     value = "copied(row[{name!r}])" if may_change else "row[{name!r}]"
-    calls = "".join(f"_{index}({value.format(name=name)}), " for index, name in enumerate(names))
-    places = {f"_{index}": column.append for index, column in enumerate(columns)}
-    made: Callable[[Mapping[str, Any]], object] = eval(f"lambda row: ({calls})", {"copied": copied, **places})
+    taken = "".join(f"(_{index} := {value.format(name=name)}), " for index, name in enumerate(names))
+    arguments = (*(f"_{index}" for index in range(len(names))), "cause", "key")
+    added = ", ".join(f"to_{index}({argument})" for index, argument in enumerate(arguments))
+    places = {f"to_{index}": column.append for index, column in enumerate(columns)}
+    made: Callable[[Mapping[str, Any], Cause, Any], object] = eval(
+        f"lambda row, cause, key: ({taken}{added})", {"copied": copied, **places}
+    )
     return made
 
 

@@ -9,8 +9,8 @@ and lists.
     element    number of its state, its position, the key in a map or None, its entry: four pickled values, written so
                that elements one after the other are the items of one pickled list
 
-Packed are states that are single numbers, if all are there and the key has no timers: reading and writing them takes a
-third of the time.
+Packed are states that are single numbers, if all are there and the key has no timers: rows of many keys are read and
+written as columns, see `packed_payloads`.
 
 The row of a key that is apart ends after the head; who reads it appends the rows of its elements, in order of their
 names: number (2 bytes), position (6 bytes), big-endian. Positions rise in the order of a map or list.
@@ -25,7 +25,7 @@ import io
 import pickle
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import is_, is_not
@@ -44,8 +44,6 @@ _PLAIN = frozenset(
     }
 )
 
-States = dict[str, Any]
-"""Entries of a key by the name of their state."""
 Elements = list[tuple[bytes, bytes | None]]
 """Names and contents of elements; None: removed."""
 
@@ -99,48 +97,10 @@ class Content(NamedTuple):  # one for each visit of a key: a frozen dataclass ta
     apart: dict[str, Apart]
 
 
-class Packing:
-    """Reads and writes packed rows of some states, many at once. Compiled for their names, as `records_of` is."""
-
-    def __init__(self, codes: Mapping[str, str]) -> None:
-        """codes: of the values of each state, by name."""
-        head = " ".join(f"{code}{name}" for name, code in codes.items()).encode()
-        self.head = b"".join((PACKED, len(head).to_bytes(_PREFIX_BYTES - 1, "little"), head))
-        self._names = codes.keys()
-        variables = ", ".join(f"v{index}, e{index}" for index in range(len(codes)))
-        states = ", ".join(f"{name!r}: (v{index}, e{index})" for index, name in enumerate(codes))
-        entries = ", ".join(f"*states[{name!r}]" for name in codes)
-        layout = _layout(codes, len(self.head))
-        self._unpack, self._size = layout.iter_unpack, layout.size
-        self._made: Callable[[Any], list[States]] = eval(f"lambda values: [{{{states}}} for {variables} in values]")
-        known = {"head": self.head, "pack": _layout(codes).pack}
-        self._packed: Callable[[Iterable[States]], list[bytes]] = eval(
-            f"lambda some: [head + pack({entries}) for states in some]", known
-        )
-
-    def fits(self, states: States) -> bool:
-        """Whether they can be written so."""
-        return states.keys() == self._names
-
-    def read(self, rows: Sequence[bytes | None]) -> list[States | bytes]:
-        """The states of each row that is packed so, none of no row; another row as it is."""
-        head, size = self.head, self._size
-        are_packed = [row is not None and len(row) == size and row.startswith(head) for row in rows]
-        packed: Any = compress(rows, are_packed)
-        following = iter(self._made(self._unpack(b"".join(packed))))
-        return [
-            next(following) if is_packed else {} if row is None else row
-            for row, is_packed in zip(rows, are_packed, strict=True)
-        ]
-
-    def written(self, states: Iterable[States]) -> list[bytes]:
-        """A row for each."""
-        return self._packed(states)
-
-
-def _layout(codes: Mapping[str, str], skipped: int = 0) -> struct.Struct:
-    """skipped: bytes in front."""
-    return struct.Struct(f"<{skipped}x" + "".join(f"{code}q" for code in codes.values()))
+def packed_head(codes: Mapping[str, str]) -> bytes:
+    """What the packed rows of these states begin with. codes: of the values of each state, by name."""
+    head = " ".join(f"{code}{name}" for name, code in codes.items()).encode()
+    return b"".join((PACKED, len(head).to_bytes(_PREFIX_BYTES - 1, "little"), head))
 
 
 def read(payload: bytes | None) -> Content:
@@ -195,7 +155,7 @@ def _unpacked(payload: bytes) -> dict[str, Any]:
     """A packed row of states that are perhaps declared no longer."""
     behind = _PREFIX_BYTES + int.from_bytes(payload[1:_PREFIX_BYTES], "little")
     codes = {item[1:]: item[:1] for item in payload[_PREFIX_BYTES:behind].decode().split(" ")}
-    values = _layout(codes).unpack_from(payload, behind)
+    values = struct.unpack_from("<" + "".join(f"{code}q" for code in codes.values()), payload, behind)
     return dict(zip(codes, zip(values[::2], values[1::2], strict=True), strict=True))
 
 

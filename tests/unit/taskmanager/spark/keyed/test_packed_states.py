@@ -11,6 +11,7 @@ from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE
 from lockgate_taskmanager.spark.keyed.runner import EVENT, KEY, PAYLOAD, VALUE, Declared, Runner
 from lockgate_taskmanager.state.format import key_payload
 from lockgate_taskmanager.state.format.key_payload import MARK, PACKED, read, written
+from lockgate_taskmanager.state.format.packed_payloads import Packing
 
 from tests.process_runner import made, visits
 
@@ -58,7 +59,7 @@ def test_other_values_are_pickled(kind: pa.DataType, value: Any, others: tuple[D
 
 
 def test_a_state_that_is_declared_no_longer_is_dropped_from_a_packed_row() -> None:
-    (row,) = key_payload.Packing({"total": "q", "gone": "d"}).written([{"total": (1, 0), "gone": (2.0, 0)}])
+    (row,) = Packing({"total": "q", "gone": "d"}).written([[1], [2.0]], [[0], [0]], [0]).payloads.to_pylist()
     (kept,) = run((total(pa.int64()),), row)
     assert read(kept[PAYLOAD]).states == {"total": (2, 0)}
     assert kept[PAYLOAD].startswith(PACKED)
@@ -100,7 +101,7 @@ class SetsAll:
 
 
 def test_a_function_with_many_states_sends_them_in_more_batches() -> None:
-    """Between them the states of keys are objects, which take more memory than rows."""
+    """A message would have all of them."""
     states = tuple(Declared(f"s{number}", VALUE, pa.int64(), None, 0) for number in range(ROWS_AT_ONCE // 10))
     keys = pa.record_batch({"k": list(range(25))})
     found = list(Runner(SetsAll(), states, ("k",), ("k",), RESULT).run(iter([visits(keys, [1] * 25), keys])))
@@ -108,3 +109,55 @@ def test_a_function_with_many_states_sends_them_in_more_batches() -> None:
     rows = [row for batch in found for row in batch.to_pylist()]
     assert [row[KEY] for row in rows] == list(range(25))
     assert all(set(read(row[PAYLOAD]).states.values()) == {(row[KEY], 0)} for row in rows)
+
+
+class Counts:
+    """Sets the states that it is asked for; clears those that it is asked to forget."""
+
+    def process(self, context: Any, row: dict[str, Any]) -> None:  # noqa: ARG002
+        for name in row["set"]:
+            state = getattr(self, name)
+            state.set(state.get(0) + 1)
+        for name in row["clear"]:
+            getattr(self, name).clear()
+
+
+def test_keys_that_lack_a_state_are_kept_beside_those_that_have_all() -> None:
+    states = tuple(Declared(name, VALUE, pa.int64(), None, 0) for name in ("a", "b"))
+    (row,) = Packing({"a": "q", "b": "q"}).written([[5], [6]], [[0], [0]], [0]).payloads.to_pylist()
+    asked = [("ab", ""), ("a", ""), ("", "ab"), ("", ""), ("b", "a"), ("ab", "")]
+    records = pa.record_batch({"k": list("uvwxyz"), "set": [s for s, _ in asked], "clear": [c for _, c in asked]})
+    keys = records.select(["k"])
+    batches = visits(keys, [1] * 6, [None, None, row, row, row, row]), records
+    runner = Runner(Counts(), states, ("k",), ("k", "set", "clear"), RESULT)
+    kept = {item[KEY]: item[PAYLOAD] for item in made(runner, *batches)}
+    found = {key: None if payload is None else read(payload).states for key, payload in kept.items()}
+    ab = dict.fromkeys("ab", (1, 0))
+    assert found == {0: ab, 1: {"a": (1, 0)}, 2: None, 4: {"b": (7, 0)}, 5: {"a": (6, 0), "b": (7, 0)}}
+    assert {key for key, payload in kept.items() if payload and payload.startswith(PACKED)} == {0, 5}
+
+
+def test_keys_of_later_batches_have_later_numbers() -> None:
+    keys = pa.record_batch({"k": ["a", "b"]})
+    runner = Runner(Waits(), (total(pa.int64()),), ("k",), ("k",), RESULT)
+    runner._function.process = lambda *_: runner._function.total.set(1)  # type: ignore[attr-defined]
+    rows = made(runner, visits(keys, [1, 1]), keys, visits(keys, [1, 1]), keys)
+    assert [row[KEY] for row in rows] == [0, 1, 2, 3]
+
+
+class Returns:
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:  # noqa: ARG002
+        return self.rows[row["k"]]
+
+
+def test_a_row_with_a_wrong_column_leaves_nothing_of_it_in_the_output() -> None:
+    result = pa.schema([("n", pa.int64()), ("m", pa.int64())])
+    keys = pa.record_batch({"k": [0, 1, 2]})
+    runner = Runner(Returns([{"n": 1, "m": 2}, {"n": 3, "x": 4}, {"n": 5}]), (), ("k",), ("k",), result)
+    with pytest.raises(TypeError, match="emitted a column 'x' that its schema does not have; the key: 1"):
+        made(runner, visits(keys, [1, 1, 1]), keys)
+    fine = Runner(Returns([{"n": 1, "m": 2}, {"m": 4, "n": 3}, {"n": 5}]), (), ("k",), ("k",), result)
+    assert made(fine, visits(keys, [1, 1, 1]), keys) == [{"n": 1, "m": 2}, {"n": 3, "m": 4}, {"n": 5, "m": None}]
