@@ -52,13 +52,29 @@ def size_of(element: Element) -> int:
 
 
 def split(table: pa.Table, target_bytes: int = MESSAGE_BYTES) -> Iterator[pa.Table]:
-    """The table in slices of about `target_bytes`, at least one row each; a small or empty table as it is."""
+    """The table in slices of about `target_bytes`, twice that at most unless one row has more, at least one row each; a
+    small or empty table as it is.
+    """
     if table.nbytes <= target_bytes or table.num_rows <= 1:
         yield table
         return
-    rows = max(1, int(table.num_rows * target_bytes / table.nbytes))
+    rows = min(max(1, int(table.num_rows * target_bytes / table.nbytes)), table.num_rows - 1)
     for start in range(0, table.num_rows, rows):
-        yield table.slice(start, rows)
+        piece = table.slice(start, rows)
+        if piece.nbytes > 2 * target_bytes:  # large rows are next to each other
+            yield from split(piece, target_bytes)
+        else:
+            yield piece
+
+
+def sendable(table: pa.Table, target_bytes: int = MESSAGE_BYTES) -> list[pa.Table]:
+    """The same for messages. Raises RecordTooLarge if no message carries one of them."""
+    pieces = list(split(table, target_bytes))
+    if table.nbytes > LARGEST_MESSAGE_BYTES // 2:  # a message is a little larger than its table
+        for piece in pieces:
+            if piece.nbytes > LARGEST_MESSAGE_BYTES // 2:
+                to_message(piece)
+    return pieces
 
 
 def to_message(table: pa.Table) -> RecordBatch:

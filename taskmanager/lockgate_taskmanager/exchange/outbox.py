@@ -9,7 +9,7 @@ import pyarrow as pa
 from lockgate_common.amounts import size_text
 from lockgate_proto.messages import Barrier, EndOfInput, ExchangeSignal, LoopProbe, SplitRange
 
-from lockgate_taskmanager.exchange.elements import MESSAGE_BYTES, BatchPiece, Element, size_of, split
+from lockgate_taskmanager.exchange.elements import MESSAGE_BYTES, BatchPiece, Element, sendable, size_of
 from lockgate_taskmanager.exchange.errors import CannotRejoin
 from lockgate_taskmanager.exchange.replay_log import Kept, ReplayLog, Sent
 
@@ -55,8 +55,8 @@ class Outbox:
         return not self.queue or (self.queued_bytes + size <= self._max_bytes and len(self.queue) < self._max_elements)
 
     def pieces(self, element: Element, place: BatchPiece) -> Iterable[Sent]:
-        """An element as it is to be added, one after the other: a large table in parts."""
-        found = list(split(element, self._message_bytes)) if isinstance(element, pa.Table) else [element]
+        """An element as it is to be added, one after the other: a large table in parts. Raises RecordTooLarge."""
+        found = sendable(element, self._message_bytes) if isinstance(element, pa.Table) else [element]
         if self._log is None:  # whoever receives it is lost with the whole job, and needs no positions
             yield from (Sent(piece, size_of(piece)) for piece in found)
             return

@@ -31,7 +31,7 @@ from lockgate_proto.messages import (
 )
 
 from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, Element, split, to_message
-from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed, RecordTooLarge
+from lockgate_taskmanager.exchange.errors import ChannelBroken, ChannelClosed
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outbox import Outbox
 from lockgate_taskmanager.exchange.peers import PeerChannels
@@ -156,6 +156,7 @@ class _Connection:
         self.introduction = peers.credentials.introduction(peer, rpc.path("ExchangeService", "Open"))
         self.is_proven = self.is_accepted = self.is_over = False
         self.call: grpc.Call | None = None
+        self.overdue: threading.Timer | None = None
         self._peers = peers
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
@@ -170,6 +171,8 @@ class _Connection:
 
     def close(self) -> None:
         """Ends the stream at once."""
+        if self.overdue is not None:
+            self.overdue.cancel()
         with self._lock:  # two may close it at the same time, and it is released once
             call, channel = self.call, self._channel
             if call is not None:
@@ -279,6 +282,9 @@ class RemoteOutput:
             self._box.rejoined(self._name(), checkpoint_id)
             former, self._connection = self._connection, connection
             former.is_over = True
+            connection.overdue = threading.Timer(self._accept_timeout_ms / 1000, self._give_up, (connection,))
+            connection.overdue.daemon = True
+            connection.overdue.start()  # while nothing is sent there is no other who waits
             self._accept_by_s = time.monotonic() + self._accept_timeout_ms / 1000
             self._condition.notify_all()
         former.close()
@@ -362,11 +368,7 @@ class RemoteOutput:
             if sent is None:
                 return
             element = sent.element
-            try:
-                message = to_message(element) if isinstance(element, pa.Table) else element
-            except RecordTooLarge as error:
-                self._break(connection, str(error), for_good=True)  # it could not be sent again either
-                return
+            message = to_message(element) if isinstance(element, pa.Table) else element
             yield StreamElement(message, sent.more, sent.read_to)
 
     def _next(self, connection: _Connection) -> Sent | None:
@@ -403,14 +405,21 @@ class RemoteOutput:
             if not connection.is_over:
                 self._box.accepted(signal)
             connection.is_accepted = True
+            if connection.overdue is not None:
+                connection.overdue.cancel()
 
-    def _break(self, connection: _Connection, reason: str, *, for_good: bool = False) -> None:
+    def _give_up(self, connection: _Connection) -> None:
+        self._break(connection, str(not_accepted(self._accept_timeout_ms)), unless_accepted=True)
+        if connection.is_over:
+            connection.close()
+
+    def _break(self, connection: _Connection, reason: str, *, unless_accepted: bool = False) -> None:
         with self._condition:
-            if self._is_idle(connection):
+            if self._is_idle(connection) or (unless_accepted and connection.is_accepted):
                 return
             connection.is_over = True
             broken = f"the channel to {self._name()} at {connection.peer.address} broke: {reason}"
-            self._box.broke(broken, for_good=for_good or not connection.is_accepted)
+            self._box.broke(broken, for_good=not connection.is_accepted)
             self._condition.notify_all()
         log.info("%s", broken)
         self._on_lost(broken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -22,8 +23,9 @@ from lockgate_proto.messages import (
     SubtaskId,
     Watermark,
 )
+from lockgate_taskmanager.exchange import elements
 from lockgate_taskmanager.exchange.elements import BatchPiece, ChannelId, Element, size_of
-from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelBroken
+from lockgate_taskmanager.exchange.errors import CannotRejoin, ChannelBroken, RecordTooLarge
 from lockgate_taskmanager.exchange.fencing import TokenFence
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.exchange.outputs import RemoteOutput
@@ -240,3 +242,38 @@ def test_a_channel_of_which_a_part_of_a_large_batch_arrived_cannot_go_on(world: 
     gate.put(0, _table(*range(100)), attempt=1, more=True)
     world.output(host, _hello(SECOND, FIRST))
     assert "arrived in part" in world.lost.get(timeout=WAIT_S)
+
+
+def test_a_receiver_that_begins_again_where_nobody_answers_is_given_up(world: World) -> None:
+    first, lost = world.host(), queue.Queue[str]()
+    gate = first.gate(FIRST, lost)
+    output = RemoteOutput(
+        world.peers, first.address, _hello(FIRST, FIRST), world.lost.put, log=ReplayLog(1 << 20), accept_timeout_ms=100
+    )
+    output.start()
+    _until_accepted(output)
+    gate.close()
+    first.server.stop()
+    assert "broke" in world.lost.get(timeout=WAIT_S)
+    with socket.socket() as taken:  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))
+        output.rejoin(f"127.0.0.1:{taken.getsockname()[1]}", "", _hello(FIRST, SECOND), 0)
+        assert "did not accept its channel within 0.1 s" in world.lost.get(timeout=WAIT_S), "though nothing was sent"
+    with pytest.raises(ChannelBroken, match="did not accept"):
+        output.require_intact()
+    output.cancel()
+    assert output.join(WAIT_S)
+
+
+def test_a_record_that_is_too_large_fails_its_sender_and_not_the_channel(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "LARGEST_MESSAGE_BYTES", 100_000)
+    host = world.host()
+    gate = host.gate(FIRST, queue.Queue())
+    output = world.output(host, _hello(FIRST, FIRST))
+    with pytest.raises(RecordTooLarge, match="make the values smaller"):
+        output.send(pa.table({"v": ["x" * 200_000]}))
+    output.send(_table(1, 2))
+    assert _values(gate, 2) == [1, 2]
+    assert world.lost.empty()

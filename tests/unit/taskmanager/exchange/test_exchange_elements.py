@@ -13,6 +13,7 @@ from lockgate_taskmanager.exchange.elements import (
     CONTROL_BYTES,
     MESSAGE_BYTES,
     from_message,
+    sendable,
     size_of,
     split,
     to_message,
@@ -59,6 +60,29 @@ def test_a_large_table_is_split_into_messages_of_a_good_size() -> None:
     assert len(pieces) == 8
     assert all(piece.nbytes <= MESSAGE_BYTES for piece in pieces)
     assert pa.concat_tables(pieces).equals(table)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("large", "small"), [(70, 100_000), (7, 1_000), (1, 1_000_000)])
+def test_large_rows_that_are_next_to_each_other_are_split_as_well(large: int, small: int, first: bool) -> None:
+    values = ["x" * MESSAGE_BYTES] * large, ["a short line"] * small
+    table = pa.table({"v": [value for some in (values if first else values[::-1]) for value in some]})
+    pieces = list(split(table))
+    largest, count = max(piece.nbytes for piece in pieces), len(pieces)
+    assert largest <= 2 * MESSAGE_BYTES
+    assert count <= 4 * table.nbytes // MESSAGE_BYTES, "and not many more than that takes"
+    assert pa.concat_tables(pieces).equals(table)
+
+
+@pytest.mark.parametrize("size", [5, 7])
+def test_what_is_sent_is_refused_before_it_is_queued(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elements, "LARGEST_MESSAGE_BYTES", 6_000)
+    table = pa.table({"v": ["x" * 1_000 * part for part in (1, 1, size, 1)]})
+    if size == 7:
+        with pytest.raises(RecordTooLarge, match=r"^1 record\(s\) take"):
+            sendable(table, 1_000)
+    else:
+        assert pa.concat_tables(sendable(table, 1_000)).equals(table)
 
 
 def test_one_row_is_never_split_but_a_row_too_large_is_an_error_for_the_author(monkeypatch: pytest.MonkeyPatch) -> None:

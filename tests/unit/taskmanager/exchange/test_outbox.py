@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from lockgate_proto.messages import Barrier, EndOfInput, ExchangeSignal, SplitPosition, SplitRange
+from lockgate_taskmanager.exchange import elements
 from lockgate_taskmanager.exchange.elements import ALONE, BatchPiece, Element
-from lockgate_taskmanager.exchange.errors import CannotRejoin
+from lockgate_taskmanager.exchange.errors import CannotRejoin, RecordTooLarge
 from lockgate_taskmanager.exchange.outbox import Outbox
 from lockgate_taskmanager.exchange.replay_log import ReplayLog, Sent
 
@@ -109,3 +110,11 @@ def test_a_log_that_was_too_small_is_named_with_its_size_and_the_setting() -> No
     box.broke("it died", for_good=False)
     with pytest.raises(CannotRejoin, match=r"is not kept: it is more than 4 B, .* of taskmanager\.replay_log_bytes"):
         box.rejoined("count[0]", 0)
+
+
+def test_a_record_that_no_message_carries_is_refused_where_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elements, "LARGEST_MESSAGE_BYTES", 2_000)
+    for box in (outbox(), Outbox(1_000, 10)):
+        with pytest.raises(RecordTooLarge, match="make the values smaller before the records leave this operator"):
+            give(box, pa.table({"v": ["fits", "x" * 3_000]}))
+        assert not box.queue
