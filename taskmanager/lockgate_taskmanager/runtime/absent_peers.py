@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from threading import Lock, Timer
 
-GRACE_S = 1.0  # the leader notices the end of a process at once, and a silent one after its heartbeats
+GRACE_S = 2.0
+"""The leader notices the end of a process at once, or after a second if its address still answers."""
 
 
 @dataclass(frozen=True, slots=True)

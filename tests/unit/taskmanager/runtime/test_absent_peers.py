@@ -6,6 +6,8 @@ import queue
 import threading
 
 import pytest
+from lockgate_coordinator.runtime.task_managers import GRACE_MS
+from lockgate_taskmanager.runtime import absent_peers
 from lockgate_taskmanager.runtime.absent_peers import AbsentPeers
 
 WAIT_S = 60.0
@@ -83,3 +85,8 @@ def test_a_subtask_that_ends_misses_no_peer() -> None:
     peers.lost(1, 1, "the channel broke", never)
     assert threading.active_count() == before
     assert lost.empty()
+
+
+def test_the_leaders_own_moment_is_over_before_that_of_a_peer() -> None:
+    """Its word takes some time, too; else the whole job would restart."""
+    assert absent_peers.GRACE_S * 1_000 >= GRACE_MS + 1_000
