@@ -148,13 +148,14 @@ class Plan:
 
 def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:
     """Raises UserError for a plan that would apply facts about the first batch, or about our files, to every batch."""
-    analyzed = frame._jdf.queryExecution().analyzed()
-    if _OF_A_FILE.search(analyzed.toString()):
+    analyzed, theirs = (of._jdf.queryExecution().analyzed() for of in (frame, bottom))
+    called = _OF_A_FILE.search(analyzed.toString())
+    if called or ("_metadata" not in bottom.columns and _reads_metadata(analyzed, theirs)):
+        what = "input_file_name() and similar functions return" if called else "the column _metadata describes"
         raise UserError(
-            f"{where}: input_file_name() and similar functions return an internal file that holds a batch, not the file"
-            " that a record came from; keep the name in the records, or write a custom source"
+            f"{where}: {what} an internal file that holds a batch, not the file that a record came from; keep the name"
+            " in the records, or write a custom source"
         )
-    theirs = bottom._jdf.queryExecution().analyzed()
     cached = _leaves(frame._jdf.queryExecution().withCachedData())
     kept = [leaf.cacheBuilder().logicalPlan() for leaf in cached if leaf.nodeName().startswith("InMemoryRelation")]
     if any(own.sameResult(leaf) for plan in kept for leaf in _leaves(plan) for own in _leaves(theirs)):
@@ -167,6 +168,18 @@ def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:
 def _leaves(plan: Any) -> list[Any]:
     leaves = plan.collectLeaves()
     return [leaves.apply(index) for index in range(leaves.size())]
+
+
+def _reads_metadata(plan: Any, theirs: Any) -> bool:
+    """Whether a plan reads what Spark knows of the files of `theirs`; other files may be looked up."""
+    files = [leaf.relation() for leaf in _relations(theirs)]
+    described = (leaf.relation() for leaf in _relations(plan) if leaf.output().last().name() == "_metadata")
+    return any(relation.equals(file) for relation in described for file in files)
+
+
+def _relations(plan: Any) -> list[Any]:
+    """Leaves that read files or tables."""
+    return [leaf for leaf in _leaves(plan) if leaf.getClass().getSimpleName() == "LogicalRelation"]
 
 
 def keeps_nothing(frame: DataFrame) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lockgate_taskmanager.spark.actions import is_unread
 from lockgate_taskmanager.spark.engine import SparkEngine
-from lockgate_taskmanager.spark.leaf import Content, Form, LeafSpec, SlotLeaf, TableLeaf
+from lockgate_taskmanager.spark.leaf import Content, DataFrame, Form, LeafSpec, SlotLeaf, TableLeaf
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.slot_files import SlotFolder
 from lockgate_taskmanager.task.program import DataError, UserError
@@ -215,6 +215,39 @@ def test_the_file_of_a_batch_is_not_exposed(engine: SparkEngine, tmp_path: Path,
     ):
         Plan(leaf, lambda frame: frame.selectExpr("value", f"{function} AS f"), "operator 'o'")
     leaf.close()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda frame: frame.selectExpr("value", "_metadata.file_path"),
+        lambda frame: frame.where("_metadata.file_size > 0"),
+        lambda frame: frame.selectExpr("value", "_metadata AS about").where("about.file_name <> ''").select("value"),
+    ],
+)
+def test_what_spark_knows_of_the_file_of_a_batch_is_not_exposed(
+    engine: SparkEngine, tmp_path: Path, build: Callable[[DataFrame], DataFrame]
+) -> None:
+    leaf = SlotLeaf(engine._session.newSession(), LeafSpec(Form.TEXT), str(tmp_path / "slot"))
+    with pytest.raises(UserError, match="operator 'o': the column _metadata describes an internal file"):
+        Plan(leaf, build, "operator 'o'")
+    leaf.close()
+
+
+def test_other_files_may_be_described_and_a_column_may_be_called_so(engine: SparkEngine, tmp_path: Path) -> None:
+    session = engine._session.newSession()
+    session.createDataFrame([("a",)], "value STRING").write.parquet(str(tmp_path / "names"))
+    names = session.read.parquet(str(tmp_path / "names")).selectExpr("value", "_metadata.file_path AS place")
+    leaf = SlotLeaf(session, LeafSpec(Form.TEXT), str(tmp_path / "slot"))
+    plan = Plan(leaf, lambda frame: frame.join(names, "value").selectExpr("place AS _metadata"), "test")
+    (place,) = plan.run([b"a\n"]).column("_metadata").to_pylist()
+    assert str(tmp_path / "names") in place
+    plan.close()
+    schema = pa.schema([("value", pa.string()), ("_metadata", pa.string())])
+    table = SlotLeaf(session, LeafSpec(Form.TABLE, table=schema), str(tmp_path / "other"))
+    own = Plan(table, lambda frame: frame.select("_metadata"), "test")
+    assert own.run(pa.table([["a"], ["mine"]], schema=schema)).to_pylist() == [{"_metadata": "mine"}]
+    own.close()
 
 
 def test_a_python_function_per_batch_is_executed_again(engine: SparkEngine, tmp_path: Path) -> None:
