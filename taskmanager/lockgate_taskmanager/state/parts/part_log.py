@@ -62,13 +62,13 @@ class PartLog:
             most = max(_MOST_KEPT, 2 * max(map(len, self._stored.values()), default=0))
             while sum(map(len, self._changes.values())) > most or len(self._changes) > REMEMBERED:
                 oldest = min(self._changes)
-                self._unknown_to = oldest
+                self._unknown_to = max(self._unknown_to, oldest)
                 del self._changes[oldest]
 
     def forget(self, checkpoint_id: int) -> None:
         """At a barrier: what has changed since the last one is not known."""
         with self._lock:
-            self._unknown_to = checkpoint_id
+            self._unknown_to = max(self._unknown_to, checkpoint_id)
             self._changes.clear()
 
     def distrust(self, checkpoint_id: int) -> None:
