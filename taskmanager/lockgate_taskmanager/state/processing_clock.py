@@ -1,6 +1,6 @@
 """The processing time of one subtask: the wall clock, but never earlier than before.
 
-Clocks are set back, and a restored state may come from a task manager whose clock was ahead. Then processing time runs
+Clocks are set back, and restored windows may come from a task manager whose clock was ahead. Then processing time runs
 at half the speed of the clock until the clock has caught up: windows still end, and none ends
 twice; timers still fire.
 """

@@ -59,7 +59,23 @@ def _advice(kind: pa.DataType) -> str:
 
 def row_json(names: Sequence[str], columns: Sequence[pa.Array], row: int = 0) -> dict[str, Any]:
     """A row as a JSON object."""
-    return {name: plain(column[row].as_py()) for name, column in zip(names, columns, strict=True)}
+    return {name: _readable(column[row]) for name, column in zip(names, columns, strict=True)}
+
+
+def _readable(value: pa.Scalar) -> Any:
+    """As `plain`; a date or time that Python cannot hold, such as one of the year 10000, as a number with its unit."""
+    try:
+        return plain(value.as_py())
+    except (OverflowError, ValueError):
+        pass
+    if isinstance(value, pa.StructScalar):
+        return {name: _readable(item) for name, item in value.items()}
+    if isinstance(value, pa.MapScalar):
+        return [[_readable(item) for item in entry.values()] for entry in value.values]
+    if isinstance(value, pa.ListScalar):
+        return [_readable(item) for item in value.values]
+    unit = value.type.unit if pa.types.is_timestamp(value.type) else "days"
+    return f"{value.value} {unit} since 1970"
 
 
 def plain(value: Any) -> Any:

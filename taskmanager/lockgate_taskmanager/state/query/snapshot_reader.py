@@ -43,7 +43,8 @@ from lockgate_taskmanager.task.program import ProgramError, StateUnreadable, Use
 
 MOST_ANSWER_BYTES = 1 << 20
 _MOST_METADATA_BYTES = 1 << 30
-_METADATA_KEPT = 4
+_FEW_METADATA = 4  # are kept, whatever their size
+_MOST_METADATA, _METADATA_BYTES = 64, 8 << 20  # of their files; in memory they are five to nine times as large
 _KEYED = (StateKind.KEYED_STATE, StateKind.ROCKSDB_STATE)
 _PROBLEMS = (ProgramError, OSError, ValueError, LookupError, TypeError)
 
@@ -53,9 +54,10 @@ Parts = tuple[VertexShape, dict[int, OperatorState]]
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """The metadata of a checkpoint, and the parts of operators that were asked for."""
+    """The metadata of a checkpoint, its size in bytes, and the parts of operators that were asked for."""
 
     metadata: CheckpointMetadata
+    size: int
     known: dict[str, Parts]
 
     def parts(self, operator_id: str) -> Parts:
@@ -145,14 +147,15 @@ class SnapshotReader:
         if checksum(data, wanted) != wanted:
             raise StateUnreadable(f"{location.masked_uri} is not the file that its checkpoint was completed with")
         try:
-            found = _Snapshot(decode(CheckpointMetadata, data.to_pybytes()), {})
+            found = _Snapshot(decode(CheckpointMetadata, data.to_pybytes()), data.size, {})
         except MalformedMessage as error:
             raise StateUnreadable(f"{location.masked_uri} cannot be read: {error}") from error
         with self._guard:
             self._metadata[name] = found
             self._metadata.move_to_end(name)
-            while len(self._metadata) > _METADATA_KEPT:
-                self._metadata.popitem(last=False)
+            used = sum(kept.size for kept in self._metadata.values())
+            while (count := len(self._metadata)) > _FEW_METADATA and (count > _MOST_METADATA or used > _METADATA_BYTES):
+                used -= self._metadata.popitem(last=False)[1].size
         return found
 
     def _values(self, pointer: str, snapshot: _Snapshot, wanted: OperatorKeys) -> Iterator[tuple[int, KeyedValue]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from lockgate_taskmanager.state.query.key_text import key_of, plain
+from lockgate_taskmanager.state.query.key_text import key_of, plain, row_json
 from lockgate_taskmanager.task.program import UserError
 
 TYPES = {
@@ -38,3 +38,17 @@ def test_the_advice_works(kind: str, key: str, advice: str) -> None:
         key_of(key, schema)
     assert str(refused.value).endswith(advice)
     assert key_of(f'["{advice.rpartition(" ")[2]}"]', schema).num_rows == 1
+
+
+def test_times_that_python_cannot_hold_are_numbers_with_a_unit_at_any_depth() -> None:
+    far = pa.array([10**18], pa.timestamp("us", "UTC"))
+    days = pa.array([10**7], pa.date32())
+    lists = pa.ListArray.from_arrays(pa.array([0, 2]), pa.concat_arrays([far, pa.array([0], far.type)]))
+    structs = pa.StructArray.from_arrays([lists, pa.array(["a  b"])], names=["times", "name"])
+    maps = pa.MapArray.from_arrays(pa.array([0, 1]), pa.array(["k"]), days)
+    text, epoch = "1000000000000000000 us since 1970", "1970-01-01T00:00:00+00:00"
+    assert row_json(["far", "structs", "maps"], [far, structs, maps]) == {
+        "far": text,
+        "structs": {"times": [text, epoch], "name": "a  b"},
+        "maps": [["k", "10000000 days since 1970"]],
+    }

@@ -19,6 +19,7 @@ from lockgate_proto.codec import decode, encode
 from lockgate_taskmanager.state.backend import make_backend
 from lockgate_taskmanager.state.factory import AggregateStores, StoreFactory
 from lockgate_taskmanager.state.format.key_payload import written
+from lockgate_taskmanager.state.layout import parts
 from lockgate_taskmanager.state.query import opened, snapshot_reader
 from lockgate_taskmanager.state.query.opened import OpenedFiles
 from lockgate_taskmanager.state.query.snapshot_reader import SnapshotReader
@@ -436,3 +437,40 @@ def test_a_deduplication_knows_a_key_until_it_expires(snapshots: Snapshots) -> N
     query = snapshots.take()
     known = {"known": True}
     assert snapshots.values(query, '["a"]', '["b"]', '["c"]', '["d"]') == [known, None, known, None]
+
+
+def test_a_time_that_python_cannot_hold_is_text_and_hides_no_other_key(snapshots: Snapshots) -> None:
+    latest = m.Aggregate("latest", m.AggregateFunction.MAX, "at")
+    operator, kind = m.KeyedAggregate(("word",), (COUNT, latest)), pa.timestamp("us", "UTC")
+    column = parts(operator)[1].column
+    schema = pa.schema([("word", pa.string()), ("__hash", pa.int64()), ("__rows", pa.int64()), (column, kind)])
+    snapshots.make(lambda groups: StoreSpec("op", operator, GROUPS, groups), schema)
+    times = pa.array([0, 10**18], kind)
+    merge(snapshots, ["good", "far"], __rows=pa.array([1, 1], pa.int64()), **{column: times})
+    good, far = snapshots.values(snapshots.take(), '["good"]', '["far"]')
+    assert good == {"values": {"n": 1, "latest": "1970-01-01T00:00:00+00:00"}}
+    assert far == {"values": {"n": 1, "latest": "1000000000000000000 us since 1970"}}
+
+
+@pytest.mark.parametrize("bound", ["", "_METADATA_BYTES", "_MOST_METADATA"])
+def test_the_metadata_of_many_jobs_is_kept_as_far_as_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    is_large = bool(bound)
+    if bound:
+        monkeypatch.setattr(snapshot_reader, bound, 1)
+    reader = SnapshotReader(OpenedFiles(ScratchFolder(tmp_path / "work", "query-")), lambda: NOW)
+    jobs = [Snapshots(BACKENDS["filesystem"], tmp_path / f"job {number}") for number in range(6)]
+    queries = []
+    for job in jobs:
+        totals(job)
+        counted(job, ["a", "b"])
+        queries.append(replace(job.take(), operators=(m.OperatorKeys("op", ('["a"]',)),)))
+        assert reader.prepare(queries[-1]).outcome is m.QueryOutcome.ANSWERED
+    assert [reader.is_ready(query) for query in queries] == [not is_large, not is_large, True, True, True, True]
+    shutil.rmtree(tmp_path / "job 0" / "storage")  # its checkpoint was subsumed
+    wanted = m.QueryOutcome.CHECKPOINT_GONE if is_large else m.QueryOutcome.ANSWERED
+    assert reader.answer(queries[0]).outcome is wanted
+    reader.close()
+    for job in jobs:
+        job.close()
