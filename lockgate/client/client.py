@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -63,6 +62,7 @@ from lockgate.client.errors import (
     classify_rpc_error,
     nothing_to_prove,
 )
+from lockgate.client.key_json import key_json
 from lockgate.client.proven_stream import ProvenStream
 from lockgate.client.target import ClusterTarget, find_cluster
 from lockgate.client.watch import JobWatch, LostListener
@@ -254,12 +254,10 @@ class Client:
     ) -> QueryStateResponse:
         """What operators hold for some keys, all as of one completed checkpoint, the newest for 0.
 
-        keys: by operator id; each has a value for each key column: a number, a bool, None, or a text that is read as
-        the column's type. Answers are in the same order.
+        keys: by operator id; each has a value for each key column: a number, a bool, None, a decimal, a date, a time,
+        bytes, or a text that is read as the column's type. Answers are in the same order.
         """
-        wanted = tuple(
-            OperatorKeys(operator, tuple(json.dumps(list(key)) for key in some)) for operator, some in keys.items()
-        )
+        wanted = tuple(OperatorKeys(operator, tuple(map(key_json, some))) for operator, some in keys.items())
         request = QueryStateRequest(job_key, checkpoint_id, wanted)
         try:
             found: QueryStateResponse = self._long_call("QueryState", request, job_key, READ_MS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 import click
@@ -11,7 +12,25 @@ from lockgate_common.json_input import JsonError, parse_json
 from lockgate.commands.options import asking, job_argument, json_option, target_options
 
 
-@click.command()
+class _TakesDashes(click.Command):
+    """What begins with one dash and is no option is an argument: a key may be -5."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        names = {name for option in known for name in option.opts}
+        with_value = {name for option in known if not (option.is_flag or option.count) for name in option.opts}
+        options, arguments, rest = list[str](), list[str](), iter(args)
+        for text in rest:
+            if text == "--":
+                arguments += rest
+            elif text.startswith("--") or text in names:
+                options += (text, *islice(rest, int(text in with_value)))
+            else:
+                arguments.append(text)
+        return super().parse_args(ctx, [*options, "--", *arguments])
+
+
+@click.command(cls=_TakesDashes)
 @job_argument
 @click.argument("operator")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
@@ -27,12 +46,14 @@ def query(
 
     OPERATOR is an operator's id, see `lockgate job KEY`. A KEY is the value of the key column; with several key columns
     it is a JSON list with a value for each. A text that is a JSON list itself is put into a list: '["[1, 2]"]' is the
-    key [1, 2]. Bytes are in hexadecimal. The stream is not disturbed: values are read from storage.
+    key [1, 2]. Bytes are in hexadecimal. Keys that begin with -- come last, behind a -- of its own. The stream is not
+    disturbed: values are read from storage.
 
     \b
     Examples:
       lockgate query wordcount-1f2e3d4c counts the of
       lockgate query orders totals '["EUR", 2024]' --json
+      lockgate query readings sensors -5
       lockgate query wordcount-1f2e3d4c counts the --checkpoint 196
     """
     from lockgate import json_shapes
