@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockgate_common.serving.refusals import Refused
+from lockgate_coordinator.runtime.errors import Busy
 from lockgate_proto.messages import CompletedCheckpoint, JobState, RescaleResponse, VertexParallelism
 
 from tests.simulation.coordinator import SimulatedCoordinator
@@ -68,7 +69,10 @@ class OrderingClient:
         answer: Future[Any]
         if self._order.cancel:
             self._oracle.may_be_cancelled(self._key)
-            answer = runner.cancel()
+            try:
+                answer = runner.cancel()
+            except Busy:  # the new leader has not read the job; it is asked again
+                return
         elif self._order.parallelism:
             self._oracle.asked_for(self._key, self._order.widths)
             answer = runner.rescale(tuple(VertexParallelism(*width) for width in self._order.widths), 0)
