@@ -33,4 +33,5 @@ def _text(value: Any) -> str:
             return value.hex()
         case Integral():  # of numpy
             return str(int(value))
-    raise TypeError(f"{value!r}, of type {type(value).__name__}, cannot be a value of a key")
+    kind = type(value).__name__
+    raise TypeError(f"{value!r}, of type {kind}: give a number, a text, a decimal, a date, a time or bytes")

@@ -24,7 +24,10 @@ class _TakesDashes(click.Command):
             if text == "--":
                 arguments += rest
             elif text.startswith("--") or text in names:
-                options += (text, *islice(rest, int(text in with_value)))
+                given = list(islice(rest, int(text in with_value)))
+                if text in with_value and not given:
+                    return super().parse_args(ctx, [*options, text])  # which says that the value is missing
+                options += (text, *given)
             else:
                 arguments.append(text)
         return super().parse_args(ctx, [*options, "--", *arguments])

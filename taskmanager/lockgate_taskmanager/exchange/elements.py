@@ -70,10 +70,9 @@ def split(table: pa.Table, target_bytes: int = MESSAGE_BYTES) -> Iterator[pa.Tab
 def sendable(table: pa.Table, target_bytes: int = MESSAGE_BYTES) -> list[pa.Table]:
     """The same for messages. Raises RecordTooLarge if no message carries one of them."""
     pieces = list(split(table, target_bytes))
-    if table.nbytes > LARGEST_MESSAGE_BYTES // 2:  # a message is a little larger than its table
-        for piece in pieces:
-            if piece.nbytes > LARGEST_MESSAGE_BYTES // 2:
-                to_message(piece)
+    for piece in pieces:  # several rows are far below the limit; a message is a little larger than its table
+        if piece.num_rows == 1 and piece.nbytes > LARGEST_MESSAGE_BYTES // 2:
+            to_message(piece)
     return pieces
 
 

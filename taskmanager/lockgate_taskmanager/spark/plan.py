@@ -149,8 +149,10 @@ class Plan:
 def _require_fresh(frame: DataFrame, bottom: DataFrame, where: str) -> None:
     """Raises UserError for a plan that would apply facts about the first batch, or about our files, to every batch."""
     analyzed, theirs = (of._jdf.queryExecution().analyzed() for of in (frame, bottom))
-    called = _OF_A_FILE.search(analyzed.toString())
-    if called or ("_metadata" not in bottom.columns and _reads_metadata(analyzed, theirs)):
+    text = analyzed.toString()
+    called = _OF_A_FILE.search(text)
+    may_read = "_metadata" in text or " more fields" in text  # which spares most plans some calls of the JVM
+    if called or (may_read and "_metadata" not in bottom.columns and _reads_metadata(analyzed, theirs)):
         what = "input_file_name() and similar functions return" if called else "the column _metadata describes"
         raise UserError(
             f"{where}: {what} an internal file that holds a batch, not the file that a record came from; keep the name"

@@ -67,15 +67,16 @@ def _readable(value: pa.Scalar) -> Any:
     try:
         return plain(value.as_py())
     except (OverflowError, ValueError):
-        pass
-    if isinstance(value, pa.StructScalar):
-        return {name: _readable(item) for name, item in value.items()}
-    if isinstance(value, pa.MapScalar):
-        return [[_readable(item) for item in entry.values()] for entry in value.values]
-    if isinstance(value, pa.ListScalar):
-        return [_readable(item) for item in value.values]
-    unit = value.type.unit if pa.types.is_timestamp(value.type) else "days"
-    return f"{value.value} {unit} since 1970"
+        if isinstance(value, pa.StructScalar):
+            return {name: _readable(item) for name, item in value.items()}
+        if isinstance(value, pa.MapScalar):
+            return [[_readable(item) for item in entry.values()] for entry in value.values]
+        if isinstance(value, pa.ListScalar):
+            return [_readable(item) for item in value.values]
+        if isinstance(value, pa.TimestampScalar | pa.Date32Scalar):
+            unit = "days" if isinstance(value, pa.Date32Scalar) else value.type.unit
+            return f"{value.value} {unit} since 1970"
+        raise
 
 
 def plain(value: Any) -> Any:

@@ -68,6 +68,12 @@ def test_a_mistyped_option_is_no_key(asked: Asked, arguments: list[str]) -> None
     assert "--jsn" in result.output
 
 
+def test_a_missing_value_of_an_option_is_named(asked: Asked) -> None:
+    result = CliRunner().invoke(cli.cli, ["query", "job", "op", "-5", "--checkpoint"])
+    assert (result.exit_code, asked.keys) == (2, [])
+    assert "Option '--checkpoint' requires an argument" in result.output
+
+
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_still_there(asked: Asked, option: str) -> None:
     result = CliRunner().invoke(cli.cli, ["query", "job", option])

@@ -114,7 +114,7 @@ def test_a_log_that_was_too_small_is_named_with_its_size_and_the_setting() -> No
 
 def test_a_record_that_no_message_carries_is_refused_where_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elements, "LARGEST_MESSAGE_BYTES", 2_000)
-    for box in (outbox(), Outbox(1_000, 10)):
+    for box in (outbox(), Outbox(1_000, 10, message_bytes=1_000)):
         with pytest.raises(RecordTooLarge, match="make the values smaller before the records leave this operator"):
             give(box, pa.table({"v": ["fits", "x" * 3_000]}))
         assert not box.queue
