@@ -1038,6 +1038,8 @@ class SourceState:
     splits: tuple[SplitState, ...] = ()
     # No further split will ever be assigned.
     complete: bool = False
+    # Only in Deploy: of a snapshot of another run. Its splits may have other ends now, as the source may have changed.
+    reopened: bool = False
 
 
 @dataclass(frozen=True, slots=True)

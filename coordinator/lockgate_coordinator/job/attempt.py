@@ -159,7 +159,7 @@ class Attempt:
         TooManyPartitions.
         """
         check_in_flight(self.graph, metadata)
-        restore = redistribute(self.graph, metadata)
+        restore = self._restored(metadata)
         before, self._before = self._before, None
         for vertex in source_vertices(self.graph):
             if vertex.id in self._assigners:
@@ -179,6 +179,9 @@ class Attempt:
             if assigner.is_fresh:
                 sends += self._split_sends(assigner, assigner.deployed(now_ms))
         return sends
+
+    def _restored(self, metadata: CheckpointMetadata | None) -> Mapping[SubtaskKey, SubtaskState]:
+        return redistribute(self.graph, metadata, metadata is not None and metadata.run_id != self.id.run_id)
 
     def _assigner(self, vertex: Vertex, restore: Mapping[SubtaskKey, SubtaskState], first_round: int) -> SplitAssigner:
         own = {key[1]: state for key, state in restore.items() if key[0] == vertex.id}
@@ -227,7 +230,7 @@ class Attempt:
         if newest_begun_id > completed_id:
             reason = "its leader has failed"
             sends += self.to_all(NotifyCheckpointAborted(self.id, newest_begun_id, reason, and_earlier=True))
-        restore = redistribute(self.graph, metadata)
+        restore = self._restored(metadata)
         for vertex in source_vertices(self.graph):
             assigner = self._assigner(vertex, restore, (self._token % _TOKENS) * _ROUNDS + 1)
             for key, known in self._adopted.items():

@@ -204,6 +204,6 @@ class Ending:
         )
 
     def _keeps_newest(self, graph: JobGraph) -> bool:
-        """Failed jobs keep the newest checkpoint for repair; for cancelled ones the job's option decides."""
+        """Failed jobs keep the newest checkpoint for repair; for others the job's option decides."""
         asked = graph.checkpoints is not None and graph.checkpoints.retain_after_end
-        return self.outcome is Outcome.FAILED or (asked and self.outcome is not Outcome.FINISHED)
+        return self.outcome is Outcome.FAILED or asked

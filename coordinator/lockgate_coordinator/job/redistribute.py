@@ -10,6 +10,9 @@
                               records in flight: see restored_channels.py
                               sink: the pending transactions of old subtask i go to subtask i modulo the new number
 
+A snapshot of another run says what that run read, and not where this one ends: its lists of splits are not complete, so
+sources look for splits again, and splits get the ends that they have now, see SourceState.reopened.
+
 Pending transactions of one old subtask stay together, because they are committed in order; each keeps the number of the
 subtask that staged it, by which a repeated commit is recognised. For the preconditions see restore.py.
 """
@@ -85,10 +88,12 @@ def origins(metadata: CheckpointMetadata) -> Mapping[str, Origin]:
     return found
 
 
-def redistribute(graph: JobGraph, metadata: CheckpointMetadata | None) -> Mapping[SubtaskKey, SubtaskState]:
+def redistribute(
+    graph: JobGraph, metadata: CheckpointMetadata | None, reopens: bool = False
+) -> Mapping[SubtaskKey, SubtaskState]:
     """The state that each subtask of `graph` restores, by (vertex id, subtask); empty for no snapshot.
 
-    graph: normalized, and fits the snapshot. Raises SourceStateUnreadable.
+    graph: normalized, and fits the snapshot. reopens: the snapshot is of another run. Raises SourceStateUnreadable.
     """
     if metadata is None:
         return {}
@@ -97,6 +102,8 @@ def redistribute(graph: JobGraph, metadata: CheckpointMetadata | None) -> Mappin
         for operator in vertex.operators:
             if operator.id in found:
                 for index, states in enumerate(_spread(found[operator.id], vertex, operator)):
+                    if reopens:
+                        states = [_reopened(state, f"{vertex.id}-{index}") for state in states]
                     before = restored[vertex.id, index]
                     restored[vertex.id, index] = replace(before, operators=(*before.operators, *states))
     for key, channels in restored_channels(graph, metadata).items():
@@ -210,6 +217,14 @@ def _source_shares(then: Sequence[tuple[str, OperatorState]], parallelism: int) 
         (index, _packed(operator_id, SourceState(tuple(share), complete), files[index]))
         for index, share in shares.items()
     ]
+
+
+def _reopened(state: OperatorState, name: str) -> OperatorState:
+    """State of another run for this one."""
+    if state.kind is not StateKind.SOURCE_STATE:
+        return state
+    known = replace(source_state(state, name), complete=False, reopened=True)
+    return _packed(state.operator_id, known, state.files)
 
 
 def _packed(operator_id: str, state: SourceState, files: tuple[StateHandle, ...]) -> OperatorState:

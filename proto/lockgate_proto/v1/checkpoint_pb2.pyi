@@ -194,12 +194,14 @@ class SplitState(_message.Message):
     def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ..., rested: _Optional[bool] = ...) -> None: ...
 
 class SourceState(_message.Message):
-    __slots__ = ("splits", "complete")
+    __slots__ = ("splits", "complete", "reopened")
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    REOPENED_FIELD_NUMBER: _ClassVar[int]
     splits: _containers.RepeatedCompositeFieldContainer[SplitState]
     complete: bool
-    def __init__(self, splits: _Optional[_Iterable[_Union[SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+    reopened: bool
+    def __init__(self, splits: _Optional[_Iterable[_Union[SplitState, _Mapping]]] = ..., complete: _Optional[bool] = ..., reopened: _Optional[bool] = ...) -> None: ...
 
 class SinkTransaction(_message.Message):
     __slots__ = ("checkpoint_id", "subtask", "files", "rows", "targets", "folder", "job_key", "run_id", "name")

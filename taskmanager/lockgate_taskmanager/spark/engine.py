@@ -295,6 +295,7 @@ class SparkEngine:
             key_groups=key_group_range(context.subtask.subtask, parallelism, groups),
             max_parallelism=groups,
             is_made_again=is_made_again(context.graph, vertex.id),
+            reopened=partial(operators.reopened, first, limits),
         )
 
     def _stores(self, layout: ChainLayout, choice: StateBackend | None, bench: Workbench) -> OperatorStores | None:

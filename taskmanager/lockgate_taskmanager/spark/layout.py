@@ -14,6 +14,7 @@ from lockgate_proto.messages import (
     Operator,
     RecordFunction,
     SinkTransaction,
+    SplitState,
     Vertex,
 )
 from lockgate_proto.operators import is_keyed, is_source, is_transform, kind_of
@@ -180,7 +181,8 @@ class ChainLayout:
     operators: all of them; head: the source operator, if the first is one; keyed: the operator with keyed state, if the
     first is one; join: the interval join, if the first is one, which is not `keyed`; sides: of a join, by the vertex
     that sends it; broadcast_senders: the vertices whose records become state of the first function; key_groups: of this
-    subtask; release: returns the workbench; is_made_again: see lockgate_proto.parts.
+    subtask; release: returns the workbench; is_made_again: see lockgate_proto.parts; reopened: gives splits of another
+    run's snapshot the ends that they have now.
     """
 
     operators: tuple[Operator, ...]
@@ -195,6 +197,7 @@ class ChainLayout:
     sides: Mapping[str, JoinSide] = field(default_factory=dict)
     broadcast_senders: frozenset[str] = frozenset()
     is_made_again: bool = False
+    reopened: Callable[[Sequence[SplitState]], Sequence[SplitState]] = tuple
 
     @property
     def declaring(self) -> Operator | None:

@@ -84,7 +84,8 @@ def restore_plain(
     try:
         if operator.kind == StateKind.SOURCE_STATE and layout.source is not None:
             state = decode(SourceState, data.to_pybytes())
-            take(tuple(_with_files(state, operator.files)), state.complete)
+            splits = tuple(_with_files(state, operator.files))
+            take(layout.reopened(splits) if state.reopened else splits, state.complete)
         elif operator.kind == StateKind.SINK_STATE:
             layout.sink_stage(operator.operator_id).restored += decode(SinkState, data.to_pybytes()).pending
         else:

@@ -61,11 +61,20 @@ def widen(run: Any, kept: Mapping[tuple[str, int], SubtaskState], checkpoint_id:
     rescale(run, replace(run.graph, vertices=(first, replace(second, parallelism=3))), kept, checkpoint_id)
 
 
-def rescale(run: Any, graph: JobGraph, kept: Mapping[tuple[str, int], SubtaskState], checkpoint_id: int) -> None:
-    """The next attempt, as the leader spreads a snapshot over the subtasks of the same job at another parallelism."""
+def rescale(
+    run: Any,
+    graph: JobGraph,
+    kept: Mapping[tuple[str, int], SubtaskState],
+    checkpoint_id: int,
+    reopens: bool = False,
+) -> None:
+    """The next attempt, as the leader spreads a snapshot over the subtasks of the same job at another parallelism.
+
+    reopens: of another run.
+    """
     shapes = vertex_shapes(normalize(run.graph))
     snapshot = CheckpointMetadata(format_version=1, vertices=shapes, subtasks=tuple(kept.values()))
     run.close()
     run.programs.clear()
     run.graph = graph
-    run.start(redistribute(normalize(graph), snapshot), checkpoint_id)
+    run.start(redistribute(normalize(graph), snapshot, reopens), checkpoint_id)

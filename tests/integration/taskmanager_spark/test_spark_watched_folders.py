@@ -12,6 +12,7 @@ from lockgate_proto.messages import FileFormat, FileSink, JobGraph, SourceState,
 from lockgate_taskmanager.spark import split_log
 from lockgate_taskmanager.state.format.split_files import names_in
 from lockgate_taskmanager.task.known_splits import KnownSplits
+from lockgate_taskmanager.task.program import Exhausted
 
 from tests.committed import rows_of
 
@@ -24,8 +25,8 @@ Job = Callable[..., Any]
 Kept = dict[tuple[str, int], SubtaskState]
 
 
-def watched(folder: Path, parallelism: int = 2) -> JobGraph:
-    source = text(folder / "in", continuous=True, poll_interval_ms=1)
+def watched(folder: Path, parallelism: int = 2, is_watched: bool = True) -> JobGraph:
+    source = text(folder / "in", continuous=is_watched, poll_interval_ms=int(is_watched))
     return graph(vertex("source", source, FileSink(str(folder / "out"), FileFormat.PARQUET), parallelism=parallelism))
 
 
@@ -88,3 +89,25 @@ def test_no_file_is_read_twice_or_missed(job: Job, tmp_path: Path, monkeypatch: 
         kept = run.checkpoint(number)
     found = sorted(row["value"] for row in rows_of(tmp_path / "out"))
     assert found == sorted([*map(str, range(53)), "7 more", "7 again"])
+
+
+@pytest.mark.parametrize("apart_from", [3, 500])
+@pytest.mark.parametrize(("before", "now"), [(False, False), (False, True), (True, False)])
+def test_another_run_reads_what_has_come_since(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_from: int, before: bool, now: bool
+) -> None:
+    """Whether one of them watches the folder or both read what is there; with splits in files, and inside."""
+    monkeypatch.setattr(split_log, "APART_FROM", apart_from)
+    write(tmp_path / "in", 0, 10)
+    run = job(watched(tmp_path, is_watched=before))
+    read_all(run, KnownSplits())
+    kept: Kept = run.checkpoint(1)
+    (tmp_path / "in" / "008.txt").unlink()
+    write(tmp_path / "in", 10, 12)
+    with (tmp_path / "in" / "003.txt").open("a") as file:
+        file.write("3 more\n")
+    rescale(run, watched(tmp_path, 3, is_watched=now), kept, 1, reopens=True)
+    read_all(run, names_of(kept))
+    assert all(isinstance(program.poll(), Exhausted) != now for program in run.programs.values())
+    run.checkpoint(2)
+    assert sorted(row["value"] for row in rows_of(tmp_path / "out")) == sorted([*map(str, range(12)), "3 more"])

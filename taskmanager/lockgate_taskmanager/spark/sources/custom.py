@@ -197,6 +197,13 @@ class CustomReader:
 
 def discover(source: PythonSource, known: Collection[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
     """The splits beyond `known`; True when none will ever be added. Raises UserError, ConnectorFailed."""
+    old = set(known)
+    new = [SplitState(split=name, end=end) for name, end in ends(source, where).items() if name not in old]
+    return tuple(new), not source.continuous
+
+
+def ends(source: PythonSource, where: str) -> dict[str, int]:
+    """The end of each split. Raises UserError, ConnectorFailed."""
     connector = _unpickled(source, where)
     with blamed(where, "open"):
         connector.open()
@@ -210,9 +217,7 @@ def discover(source: PythonSource, known: Collection[str], where: str) -> tuple[
             raise UserError(
                 f"{where}: splits() has {name!r}: {end!r}; it must map names to the offset of their end, or to None"
             )
-    old = set(known)
-    new = [SplitState(split=name, end=UNBOUNDED if end is None else end) for name, end in found.items()]
-    return tuple(split for split in new if split.split not in old), not source.continuous
+    return {name: UNBOUNDED if end is None else end for name, end in found.items()}
 
 
 @contextmanager

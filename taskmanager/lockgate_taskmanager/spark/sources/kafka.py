@@ -305,6 +305,19 @@ def discover(
         consumer.close()
 
 
+def ends(source: KafkaSource, splits: Sequence[SplitState], where: str, limits: Limits = UNLIMITED) -> dict[str, int]:
+    """Where partitions that another run has begun end now. Raises UserError, Unavailable."""
+    names = [split.split for split in splits if split_parts(split.split)[0] in source.topics]
+    if not source.bounded:
+        return dict.fromkeys(names, UNBOUNDED)
+    kafka = Kafka(source.servers, source.options, where, limits)
+    consumer = kafka.consumer()
+    try:
+        return {name: kafka.bounds(consumer, *split_parts(name))[1] for name in names}
+    finally:
+        consumer.close()
+
+
 def _partitions(
     kafka: Kafka, consumer: Any, source: KafkaSource, seen: Collection[str], where: str
 ) -> tuple[SplitState, ...]:

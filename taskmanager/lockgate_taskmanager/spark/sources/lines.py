@@ -22,7 +22,7 @@ from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.malformed import Malformed
 from lockgate_taskmanager.spark.sources.growth import Growth
-from lockgate_taskmanager.spark.sources.listing import base_of, subject, vanished
+from lockgate_taskmanager.spark.sources.listing import base_of, shrunk, subject, vanished
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.sources.split_table import SplitTable
 from lockgate_taskmanager.spark.valid_text import made_valid
@@ -268,10 +268,7 @@ class LineSource:
                 self._growth.looked(split.split, False, now_ms)
                 continue  # empty, or read completely and then removed
             if info.size < split.offset:
-                raise UserError(
-                    f"the source file {location.uri} has shrunk to {info.size} bytes, below the offset"
-                    f" {split.offset} it was read to: append to files, do not rewrite them"
-                )
+                raise shrunk(location, info.size, split.offset)
             grown = info.size > max(self._sizes.get(split.split, 0), split.offset)
             self._set_size(split, info.size)
             self._growth.looked(split.split, grown, now_ms, _quiet_ms(info) if split.offset else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,23 @@ def discover(
         SplitState(split=source_file.name, end=UNBOUNDED if source.continuous else source_file.size)
         for source_file in fresh
     ), (not source.continuous)
+
+
+def ends(source: FileSource, splits: Sequence[SplitState], limits: Limits = UNLIMITED) -> dict[str, int]:
+    """Where files that another run has begun end now. Parquet files do not grow; one that is gone ends as before.
+
+    Raises UserError, SourceUnavailable.
+    """
+    if source.format == FileFormat.PARQUET:
+        return {}
+    if source.continuous:
+        return dict.fromkeys((split.split for split in splits), UNBOUNDED)
+    sizes = {file.name: file.size for file in files_of(source, True, limits)}
+    before = {split.split: split.offset if split.end == UNBOUNDED else split.end for split in splits}
+    for split in splits:
+        if sizes.get(split.split, split.offset) < split.offset:
+            raise shrunk(base_of(source, True, limits).child(split.split), sizes[split.split], split.offset)
+    return {name: sizes.get(name, end) for name, end in before.items()}
 
 
 def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Limits) -> list[SourceFile]:
@@ -188,6 +205,14 @@ def vanished(location: Location) -> UserError:
     return UserError(
         f"the source file {location.uri} was removed before it was read completely: restore it, and start the job again"
         " from its last checkpoint (--from)"
+    )
+
+
+def shrunk(location: Location, size: int, offset: int) -> UserError:
+    """The error for a file with fewer bytes than were read of it."""
+    return UserError(
+        f"the source file {location.uri} has shrunk to {size} bytes, below the offset {offset} it was read to: append"
+        " to files, do not rewrite them"
     )
 
 

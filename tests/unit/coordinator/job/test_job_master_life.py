@@ -312,9 +312,9 @@ def test_the_first_records_too_far_ahead_of_the_clock_are_reported_once() -> Non
     assert "the first 3 records of 'source' are further ahead of the clock than max_ahead allows" in text
 
 
-def finishing() -> Driver:
+def finishing(checkpoints: CheckpointOptions | None = None) -> Driver:
     """A job whose every subtask is exhausted, with its terminal checkpoint's id being written."""
-    driver = Driver().run()
+    driver = Driver(word_count(checkpoints=checkpoints)).run()
     driver.all_report(EXHAUSTED)
     assert driver.state is JobState.FINISHING
     return driver
@@ -347,6 +347,17 @@ def test_finished_only_after_every_subtask_has_committed_the_terminal_checkpoint
     assert [type(effect) for effect in driver.last][-2:] == [effects.ReleaseSlots, effects.CleanUp]
     assert len(driver.sent(CancelAttempt)) == 2
     assert not driver.give(events.CancelRequested())
+
+
+def test_a_job_that_has_read_all_keeps_its_last_checkpoint_when_asked() -> None:
+    driver = finishing(CheckpointOptions(retain_after_end=True))
+    number = driver.one(effects.PersistCheckpointId).checkpoint_id
+    driver.give(events.CheckpointIdPersisted(number))
+    driver.acknowledge(number)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    driver.commit(number)
+    result = driver.one(effects.PersistResult).result
+    assert (result.outcome, [kept.checkpoint_id for kept in result.retained]) == ("FINISHED", [number])
 
 
 def test_the_result_has_the_counters_of_the_terminal_checkpoint() -> None:

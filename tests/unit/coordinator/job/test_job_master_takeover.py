@@ -161,6 +161,18 @@ def test_a_job_started_from_a_savepoint_uses_ids_above_it() -> None:
     assert driver.trigger() == 10
 
 
+def test_sources_of_a_job_started_from_a_savepoint_look_for_splits_until_it_has_a_checkpoint_of_its_own() -> None:
+    """The savepoint has all that the run before was to read, which may be less than there is now."""
+    _, metadata = snapshot()
+    driver = Driver(record=replace(RECORD, run_id="run-2", restore_from="/old/chk-1/_metadata"))
+    driver.deploy(driver.recover(metadata=metadata).request)
+    assert driver.sent(DiscoverSplits)
+    driver.give(events.TaskManagerLost("tm-a", "it is gone"))
+    driver.tick(60_000)
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert driver.sent(DiscoverSplits)
+
+
 def test_an_unreadable_snapshot_fails_the_job_and_deletes_nothing() -> None:
     checkpoint, _ = snapshot()
     driver = Driver()

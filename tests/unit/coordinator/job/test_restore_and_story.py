@@ -18,7 +18,7 @@ from lockgate_coordinator.job.redistribute import redistribute
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.job.splits import ALLOWED as SPLIT_PHASES
 from lockgate_coordinator.job.splits import SplitPhase
-from lockgate_proto.codec import encode
+from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import (
     ChannelSide,
     ChannelState,
@@ -31,13 +31,15 @@ from lockgate_proto.messages import (
     Partitioning,
     SinkState,
     SinkTransaction,
+    SourceState,
+    SplitState,
     SqlTransform,
     StateHandle,
     StateKind,
     SubtaskState,
 )
 
-from tests.unit.coordinator.jobs import SUBTASKS, attempt, subtask, word_count
+from tests.unit.coordinator.jobs import SUBTASKS, attempt, source_state, subtask, word_count
 
 GRAPH = normalize(word_count())
 SNAPSHOT = CheckpointMetadata(
@@ -282,3 +284,19 @@ def test_at_another_parallelism_no_increment_builds_on_another_subtasks_state() 
     assert [increment.checkpoint_id for increment in (moved.handle or StateHandle(), *moved.increments)] == [0, 0]
     (stayed,) = redistribute(graph(3), snapshot)["count", 2].operators
     assert stayed == state
+
+
+def test_sources_of_another_run_look_for_splits_again() -> None:
+    graph = normalize(word_count())
+    files = (StateHandle(path="/storage/splits", checkpoint_id=5),)
+    read = source_state("read", 0, (SplitState("a", 4, 4),))
+    read = replace(read, operators=(replace(read.operators[0], files=files),))
+    count = SubtaskState("count", 0, (OperatorState("counts", StateKind.KEYED_STATE, StateHandle(inline=b"x")),))
+    snapshot = CheckpointMetadata(format_version=1, vertices=vertex_shapes(graph), subtasks=(read, count))
+    restored = redistribute(graph, snapshot, reopens=True)
+    (reopened,) = restored["read", 0].operators
+    assert reopened.handle is not None
+    assert decode(SourceState, reopened.handle.inline) == SourceState((SplitState("a", 4, 4),), False, True)
+    assert reopened.files == files
+    assert restored["count", 0].operators == count.operators
+    assert redistribute(graph, snapshot)["read", 0].operators == read.operators

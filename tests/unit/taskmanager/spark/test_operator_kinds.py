@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import NoneType
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from lockgate_coordinator.graph import validate_operator
-from lockgate_proto.messages import FileSink, KeyedAggregate, Operator, SqlTransform, Vertex
+from lockgate_proto.messages import (
+    FileFormat,
+    FileSink,
+    FileSource,
+    GeneratorSource,
+    KeyedAggregate,
+    Operator,
+    PythonSource,
+    SocketSource,
+    SplitState,
+    SqlTransform,
+    Vertex,
+)
 from lockgate_proto.operators import KINDS, Role, is_keyed, is_sink, is_source, is_transform
 from lockgate_taskmanager.spark import layout, operators
+from lockgate_taskmanager.spark.limits import UNLIMITED
 from lockgate_taskmanager.task.program import UserError
+from pyspark import cloudpickle
+
+from tests.connectors import Squares
 
 
 def _of(role: Role) -> set[type]:
@@ -51,3 +69,40 @@ def test_an_operator_has_one_role_and_one_of_no_known_kind_has_none() -> None:
 def test_a_chain_that_cannot_run_is_refused(chain: tuple[Operator, ...], words: str) -> None:
     with pytest.raises(UserError, match=words):
         layout.check(Vertex("v", operators=chain))
+
+
+def reopened(kind: Any, *splits: SplitState) -> tuple[SplitState, ...]:
+    return operators.reopened(Operator("source", kind=kind), UNLIMITED, splits)
+
+
+def test_files_of_another_run_end_where_they_end_now(tmp_path: Path) -> None:
+    (tmp_path / "grown").write_text("1234")
+    (tmp_path / "same").write_text("12")
+    bounded = FileSource(str(tmp_path), FileFormat.TEXT)
+    before = [SplitState(name, 2, 2, max_event_time_ms=7) for name in ("grown", "same", "gone")]
+    assert [split.end for split in reopened(bounded, *before)] == [4, 2, 2]
+    assert reopened(bounded, before[0]) == (replace(before[0], end=4),), "the rest of it stays"
+    watched = [replace(split, end=-1) for split in before]
+    assert [split.end for split in reopened(bounded, *watched)] == [4, 2, 2]
+    assert [split.end for split in reopened(bounded, SplitState("gone", 2, 9))] == [9], "reading it says so"
+    continuous = replace(bounded, continuous=True, poll_interval_ms=1)
+    assert {split.end for split in reopened(continuous, *before, *watched)} == {-1}
+    with pytest.raises(UserError, match="has shrunk to 2 bytes, below the offset 3 it was read to"):
+        reopened(bounded, SplitState("same", 3, 3))
+    rows = SplitState("part.parquet", 10, 10)
+    assert reopened(replace(bounded, format=FileFormat.PARQUET), rows) == (rows,)
+
+
+def test_splits_of_another_run_that_are_no_files_end_where_the_source_says_it() -> None:
+    at_end = SplitState("a", 3, 3)
+    assert [split.end for split in reopened(PythonSource(cloudpickle.dumps(Squares(9, None))), at_end)] == [9]
+    assert [split.end for split in reopened(PythonSource(cloudpickle.dumps(Squares(2, None))), at_end)] == [3]
+    assert [split.end for split in reopened(PythonSource(cloudpickle.dumps(Squares(None))), at_end)] == [-1]
+    gone = SplitState("z", 1, 5)
+    assert reopened(PythonSource(cloudpickle.dumps(Squares(9))), gone) == (gone,)
+    partition = SplitState("0", 100, 100)
+    assert [split.end for split in reopened(GeneratorSource(rows_per_partition=150), partition)] == [150]
+    assert [split.end for split in reopened(GeneratorSource(rows_per_partition=50), partition)] == [100]
+    assert [split.end for split in reopened(GeneratorSource(), partition)] == [-1]
+    socket = SplitState("host:1", 4, -1)
+    assert reopened(SocketSource("host", 1), socket) == (socket,)

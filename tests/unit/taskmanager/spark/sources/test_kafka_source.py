@@ -13,7 +13,7 @@ from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import FailureCause, KafkaSource, KafkaStart, SplitState
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.spark import kafka_client
-from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover
+from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover, ends
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
@@ -210,6 +210,17 @@ def test_a_new_job_may_begin_at_the_end_but_new_partitions_are_read_whole(kafka:
     fresh, complete = discover(latest, [f"{topic}/{number}" for number in (0, 2, 3)], WHERE)
     assert fresh == (SplitState(f"{topic}/1", 0, -1),)
     assert not complete
+
+
+def test_partitions_of_another_run_end_where_they_end_now(kafka: KafkaBroker) -> None:
+    topic = filled(kafka)
+    before = [SplitState(f"{topic}/{number}", 5, 5) for number in (0, 1)]
+    left = SplitState("left/0", 5, 5)
+    found = ends(source(kafka, topic, bounded=True), [*before, left], WHERE)
+    assert found == {f"{topic}/0": 20, f"{topic}/1": 20}, (
+        "a topic that is read no longer is refused where it is assigned"
+    )
+    assert ends(source(kafka, topic), before, WHERE) == {f"{topic}/0": -1, f"{topic}/1": -1}
 
 
 def test_records_removed_by_retention_end_the_job_with_a_message(kafka: KafkaBroker, make: Make) -> None:
