@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Executor, Future
+from threading import Semaphore
 from typing import Any
 
 from grpc import StatusCode
@@ -27,12 +28,13 @@ OPEN = rpc.path("ExchangeService", "Open")
 class ExchangeCalls(Calls[Call]):
     """Of one server. The behaviour of `Open` is one of grpcio's; those of all other methods take a Call."""
 
-    def __init__(self, credentials: Credentials, thread: LoopThread, channels: Executor) -> None:
-        """channels: runs each channel as long as it is open."""
+    def __init__(self, credentials: Credentials, thread: LoopThread, channels: Executor, most: int) -> None:
+        """channels: runs each channel as long as it is open, `most` at a time."""
         super().__init__(thread, _failed, Call)
         self.me = Peer("", "")
         self._credentials = credentials
-        self._channels = channels
+        self._channels, self._most = channels, most
+        self._free = Semaphore(most)
         self._wrong = WrongTries()
 
     def submit(self, run: Any, body: Any, event: Any, state: Any, behaviour: Any, *more: Any) -> Future[None]:
@@ -44,7 +46,14 @@ class ExchangeCalls(Calls[Call]):
                 return
             await self._admit(call)
             call.greet()  # a sender waits for it before it sends anything
-            self._channels.submit(run, body, event, state, behaviour, *more)
+            if not self._free.acquire(blocking=False):
+                raise Refused(
+                    StatusCode.RESOURCE_EXHAUSTED,
+                    f"{self._most} channels from other task managers are open there, which is the most: use more task"
+                    " managers, or a lower parallelism",
+                )
+            channel = self._channels.submit(run, body, event, state, behaviour, *more)
+            channel.add_done_callback(lambda _: self._free.release())
 
         return super().submit(run, body, event, state, begin)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import queue
 import threading
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -96,6 +99,47 @@ def test_calls_whose_request_never_arrives_hold_nothing(address: str, channel: g
         output.cancel()
         assert output.join(WAIT_S)
         peers.close()
+
+
+def test_a_channel_too_many_is_refused_with_the_reason_until_another_ends() -> None:
+    gate = InputGate([ChannelId("words", number) for number in range(CHANNELS + 1)])
+    registry = GateRegistry()
+    registry.register(TARGET, gate)
+    server = ExchangeServer(SECRET, TokenFence(), registry, max_channels=CHANNELS)
+    address, peers = server.start("127.0.0.1:0"), PeerChannels(SECRET)
+    outputs: list[RemoteOutput] = []
+
+    def refusal(number: int) -> str:
+        """Of a channel that sends its end at once; empty when that has arrived."""
+        lost = queue.Queue[str]()
+        output = RemoteOutput(peers, address, ChannelOpen(1, SubtaskId(ATTEMPT, "words", number), TARGET), lost.put)
+        outputs.append(output)
+        output.start()
+        output.send(EndOfInput())
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            if gate.poll(0.01):
+                return ""
+            with contextlib.suppress(queue.Empty):
+                return lost.get_nowait()
+        raise TimeoutError
+
+    try:
+        assert [refusal(number) for number in range(CHANNELS)] == ["", ""]
+        reason = refusal(CHANNELS)
+        assert "2 channels from other task managers are open there, which is the most: use more task managers" in reason
+        outputs[0].cancel()
+        deadline = time.monotonic() + WAIT_S
+        while reason and time.monotonic() < deadline:  # its thread is free a moment later
+            reason = refusal(CHANNELS)
+        assert not reason
+    finally:
+        for output in outputs:
+            output.cancel()
+            assert output.join(WAIT_S)
+        peers.close()
+        gate.close()
+        server.stop()
 
 
 @pytest.mark.parametrize("method", ["Check", "Watch"])
