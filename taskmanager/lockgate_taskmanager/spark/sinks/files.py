@@ -1,8 +1,12 @@
 """Files in a folder: staged, and moved to their final names when the checkpoint is completed, which makes them visible.
 
 Readers that skip names with an underscore, as Spark does, see committed files only. Once files have their final names,
-they may be moved or deleted: the marker `_staging/<run>/committed-<operator>-<subtask>` records up to which checkpoint
-the files were moved.
+they may be moved or deleted: the marker `_staging/<run>/committed-<operator>-<subtask>` tells that the commit of a
+checkpoint had begun, when all its files were there.
+
+    staged --marker--> staged, marked --moved, one by one--> final name, marked --a consumer--> gone, marked
+
+A commit that was interrupted goes on with what is staged still; a marked file that has neither name was taken.
 """
 
 from __future__ import annotations
@@ -49,19 +53,40 @@ class FileSink(StagedSink):
         if transaction.folder and transaction.folder != self.folder:
             self._require_committed_elsewhere(transaction, marker)
             return
-        committed = _marked(self._folder.child(marker))
-        self._give_final_names(transaction, lambda: transaction.checkpoint_id <= committed)
-        if transaction.checkpoint_id > committed:
-            _mark(self._folder.child(marker), transaction.checkpoint_id)
+        self._mark(self._folder.child(marker), transaction)
+        self._give_final_names(transaction, lambda: True)
+
+    def _mark(self, marker: Location, transaction: SinkTransaction) -> None:
+        """Raises the marker to a checkpoint, before the first of its files can be seen and taken; a higher one is kept.
+
+        Raises UserError when a file has neither name. The marker is read again after this has been looked at, right
+        before the write: another attempt may have committed this checkpoint meanwhile, and more. A freeze between this
+        read and the rename of the few bytes could still lower it; then the next commit corrects it, and only a restore
+        before that, of a checkpoint whose files were removed meanwhile, is refused.
+        """
+        if transaction.checkpoint_id <= _marked(marker):
+            return
+        names = zip(transaction.files, transaction.targets, strict=True)
+        places = [(self._folder.child(staged), self._folder.child(target)) for staged, target in names]
+        lost = [pair for pair in places if not any(map(filesystem.exists, pair))]
+        if transaction.checkpoint_id <= _marked(marker):
+            return
+        if lost:
+            raise self._lost(*lost[0])
+        filesystem.write_durably(marker, str(transaction.checkpoint_id).encode())
 
     def _require_committed_elsewhere(self, transaction: SinkTransaction, marker: str) -> None:
         """The run that the job starts from had another path: its staged output is either visible there, or lost."""
         try:
             theirs = self._folder.elsewhere(transaction.folder)
             self._check(theirs)
-            if transaction.checkpoint_id <= _marked(theirs.child(marker)):
-                return
-            missing = [target for target in transaction.targets if not filesystem.exists(theirs.child(target))]
+            is_marked = transaction.checkpoint_id <= _marked(theirs.child(marker))
+            missing = [
+                target
+                for staged, target in zip(transaction.files, transaction.targets, strict=True)
+                if not filesystem.exists(theirs.child(target))
+                and (filesystem.exists(theirs.child(staged)) or not is_marked)
+            ]
         except (OSError, ValueError):
             missing = list(transaction.targets)
         if missing:
@@ -72,30 +97,11 @@ class FileSink(StagedSink):
 
 
 def _marked(marker: Location) -> int:
-    """The highest checkpoint whose files have been given their final names; 0 when there is none."""
+    """The highest checkpoint whose commit has begun; those before it are committed. 0 when there is none."""
     try:
         return int(filesystem.read_all(marker, _MARKER_BYTES).to_pybytes())
     except (FileNotFoundError, ValueError):
         return 0
-
-
-def _mark(marker: Location, checkpoint_id: int) -> None:
-    """Raises the marker to a checkpoint; a higher one is kept.
-
-    It is read again here, right before the write: this attempt may have been frozen since `_commit_restored` read it,
-    and its successor may have committed more. A freeze between this read and the rename of the few bytes below could
-    still lower it; then the next commit corrects it, and only a restore before that, of a checkpoint whose files were
-    removed meanwhile, is refused.
-    """
-    for last_try in (False, True):
-        if _marked(marker) >= checkpoint_id:
-            return
-        try:
-            filesystem.write_durably(marker, str(checkpoint_id).encode())
-            return
-        except FileNotFoundError:  # another subtask has just removed the empty folder
-            if last_try:
-                raise
 
 
 _KINDS = {

@@ -176,10 +176,13 @@ class StagedSink(Sink):
         if filesystem.exists(staged):
             raise error
         if not filesystem.exists(target) and not is_committed():
-            raise UserError(
-                f"{self.context.where}: the staged file {staged.path} is missing and {target.path} does not exist:"
-                " committed output has been removed; restore the file, or start a new job"
-            ) from error
+            raise self._lost(staged, target) from error
+
+    def _lost(self, staged: Location, target: Location) -> UserError:
+        return UserError(
+            f"{self.context.where}: the staged file {staged.path} is missing and {target.path} does not exist:"
+            " committed output has been removed; restore the file, or start a new job"
+        )
 
     def _sweep(self) -> None:
         context = self.context

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import errno
 import json
+import shutil
 import sqlite3
 import sys
 import threading
@@ -154,19 +155,138 @@ def test_a_replaced_attempt_that_was_frozen_inside_a_commit_does_not_lower_the_m
     zombie, fresh = writer(tmp_path), writer(tmp_path, attempt=2)
     zombie.write(rows(("a", 10)))
     stored = persisted(zombie, 10)
-    publish = zombie._publish
+    exists, slept = filesystem.exists, []
 
-    def after_a_long_sleep(source: Location, target: Location) -> None:  # the marker has been read by now
-        fresh.restore(stored)
-        fresh.write(rows(("a", 11)))
-        persisted(fresh, 11)
-        fresh.commit(11)
-        publish(source, target)
+    def after_a_long_sleep(location: Location) -> bool:  # the marker has been read by now
+        if not slept:
+            slept.append(location)
+            fresh.restore(stored)
+            fresh.write(rows(("a", 11)))
+            persisted(fresh, 11)
+            fresh.commit(11)
+        return exists(location)
 
-    monkeypatch.setattr(zombie, "_publish", after_a_long_sleep)
+    monkeypatch.setattr(filesystem, "exists", after_a_long_sleep)
     zombie.commit(10)
+    assert slept
     assert (tmp_path / "_staging/run/committed-op-0").read_text() == "11"
     assert len(list(tmp_path.glob("part-*"))) == 2
+
+
+class Crash(BaseException):
+    """The end of the process."""
+
+
+def crash(*_: object) -> None:
+    raise Crash
+
+
+def two_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileWriter, tuple[SinkTransaction, ...]]:
+    """An attempt that has staged two files for checkpoint 7."""
+    monkeypatch.setattr(staged, "_SPILL_BYTES", 10)
+    sink = writer(path)
+    for number in range(2):
+        sink.write(rows(("abcdef", number)))
+    return sink, persisted(sink, 7)
+
+
+def take(path: Path) -> set[str]:
+    """A consumer moves all that it can see away."""
+    found = set(path.glob("part-*"))
+    for file in found:
+        file.unlink()
+    return {file.name for file in found}
+
+
+BOTH = {"part-run-7-op-0-0.parquet", "part-run-7-op-0-1.parquet"}
+
+
+@pytest.fixture(params=["disk", "store"])
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "store":
+        monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_crash_after_the_marker_and_some_files_while_a_consumer_takes_them_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    sink, stored = two_files(tmp_path, monkeypatch)
+    publish, done = sink._publish, []
+
+    def publish_some(*names: Location) -> None:
+        if len(done) < moved:
+            done.append(publish(*names))
+        if len(done) == moved:
+            raise Crash
+
+    monkeypatch.setattr(sink, "_publish", publish_some)
+    with pytest.raises(Crash):
+        sink.commit(7)
+    before = take(tmp_path)
+    assert len(before) == moved
+    writer(tmp_path, attempt=2).restore(stored)
+    after = take(tmp_path)
+    assert (before | after, before & after) == (BOTH, set())
+    writer(tmp_path, attempt=3).restore(stored)
+    assert take(tmp_path) == set(), "each was shown once"
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_crash_before_the_marker_has_shown_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, stored = two_files(tmp_path, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(filesystem, "write_durably", crash)
+        with pytest.raises(Crash):
+            sink.commit(7)
+    assert take(tmp_path) == set()
+    writer(tmp_path, attempt=2).restore(stored)
+    assert take(tmp_path) == BOTH
+
+
+def test_a_crash_of_an_object_store_between_copy_and_delete_shows_the_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem, "locate", ObjectStore().locate)
+    sink, stored = two_files(tmp_path, monkeypatch)
+    monkeypatch.setattr(sink, "_publish", lambda source, target: (shutil.copyfile(source.path, target.path), crash()))
+    with pytest.raises(Crash):
+        sink.commit(7)
+    writer(tmp_path, attempt=2).restore(stored)
+    assert take(tmp_path) == BOTH
+    assert not list(tmp_path.glob("_staging/run/a*")), "nothing is left to be shown again"
+
+
+@pytest.mark.usefixtures("storage")
+def test_a_staged_file_that_is_lost_is_reported_by_every_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, stored = two_files(tmp_path, monkeypatch)
+    (tmp_path / stored[0].files[1]).unlink()
+    for attempt in (sink, writer(tmp_path, attempt=2), writer(tmp_path, attempt=3)):
+        with pytest.raises(UserError, match=r"a1-op-0-1\.parquet is missing"):
+            attempt.restore(stored)
+    assert take(tmp_path) == set(), "a checkpoint is shown as a whole"
+
+
+def test_a_replaced_attempt_whose_files_were_committed_and_taken_while_it_looked_at_them_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie, stored = two_files(tmp_path, monkeypatch)
+    exists, slept = filesystem.exists, []
+
+    def after_a_long_sleep(location: Location) -> bool:  # the marker was not there yet
+        if not slept:
+            slept.append(location)
+            writer(tmp_path, attempt=2).restore(stored)
+            assert take(tmp_path) == BOTH
+        return exists(location)
+
+    monkeypatch.setattr(filesystem, "exists", after_a_long_sleep)
+    zombie.commit(7)
+    assert slept
+    assert take(tmp_path) == set()
 
 
 def test_a_subtask_that_replaces_several_calls_the_function_once_for_an_id(tmp_path: Path) -> None:
@@ -242,13 +362,21 @@ def test_another_run_commits_the_savepoints_staged_output_and_accepts_removed_fi
     assert not list(tmp_path.glob("part-*"))
 
 
-def test_another_run_with_another_path_is_refused_with_the_path_it_needs(tmp_path: Path) -> None:
+def test_another_run_with_another_path_is_refused_with_the_path_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = writer(tmp_path / "old")
     sink.write(rows(("a", 1)))
     stored = persisted(sink, 7)
     moved = other_run(tmp_path / "new")
     with pytest.raises(UserError, match=r"start with the path file://.*/old$"):
         moved.restore(stored)
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_publish", crash)
+        with pytest.raises(Crash):
+            sink.commit(7)
+    with pytest.raises(UserError, match=r"start with the path file://.*/old$"):
+        moved.restore(stored)  # its commit has begun there, and shown nothing
     sink.commit(7)
     moved.restore(stored)  # all of it is visible where it was staged
     (tmp_path / "old" / "part-run-7-op-0-0.parquet").unlink()
