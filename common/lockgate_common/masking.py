@@ -19,6 +19,11 @@ _QUERY_BEFORE_AT = re.compile(
     rf"(?P<user>{_SCHEME}[^/?#:@\s'\"<>]*:)" r"(?!\d*[/?#]|\$\{\w+\}@)[^/\s'\"<>@]++@", re.IGNORECASE
 )
 _USER = re.compile(rf"{_SCHEME}[^/:]*:", re.IGNORECASE)
+_STRAY_AT = re.compile(
+    r"[\w+]++://[^:/]*+:"
+    r"(?:[^@]*+@(?:[^?]*|[^=]*)@|[^@?]*+(?:\?(?!\w++=)[^@?]*+)*+\?\w++=[^@]*+@)"
+)
+"""Behind `user:password@` another one that no option's value has; or the first one is in an option's value."""
 _ORACLE = re.compile(r"(?P<user>(?<!\w)jdbc:oracle:\w++:[^/\s@'\"]++/)[^\s@'\"]++(?=@)")
 _NAME = re.compile(
     r"(?<![\w.%-])(?P<word>[\w.%-]++)"
@@ -70,6 +75,14 @@ def bare(uri: str, options: str = "?") -> str:
         return uri
     authority, slash, path = rest.partition(options)[0].partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def has_stray_at(url: str) -> bool:
+    """True when SQLAlchemy takes a part of the password, which has an `@` that is not encoded, for the host.
+
+    Drivers repeat the host in their errors, where it is not recognized as a secret.
+    """
+    return bool(_STRAY_AT.match(url))
 
 
 def masked(text: str) -> str:

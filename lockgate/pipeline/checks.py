@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from lockgate_common.masking import has_stray_at
+
 from lockgate.pipeline.errors import PipelineError
 
 T = TypeVar("T")
@@ -160,6 +162,10 @@ def database_url(value: Any) -> str:
             raise PipelineError(
                 f"write_sql() supports sqlite:/// and postgresql://, not {backend}://; for another database use "
                 "foreach_batch()"
+            )
+        if has_stray_at(url):
+            raise PipelineError(
+                "the URL of write_sql() has more than one @: write %40 for each that is not before the host"
             )
         return url
     path = sqlite[2]

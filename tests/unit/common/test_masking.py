@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lockgate_common import masking
-from lockgate_common.masking import masked
+from lockgate_common.masking import has_stray_at, masked
 
 _ASCII = st.characters(codec="ascii")
 SECRET, NUMBERS, SECRET_HEX = "geheim9", "12345678", "5ec2e7" * 8
@@ -193,6 +193,7 @@ def test_public_parts_of_a_url_are_still_shown() -> None:
         "a://",
         "a://b:",
         "a://b:?",
+        "?a=",
         "password",
         "a.secret_",
         "token='",
@@ -208,6 +209,7 @@ def test_a_long_text_is_masked_in_one_go(text: str) -> None:
     masked(text * (400_000 // len(text)) + "://")
     masked(f"password={text * (400_000 // len(text))}")
     masked("-----BEGIN PRIVATE KEY-----" * 10_000)
+    assert not has_stray_at(f"a://b:{text.replace('@', '') * 100_000}")
 
 
 @given(st.from_regex(masking._SECRET_NAME, alphabet=_ASCII) | st.from_regex(masking._OF_QUERY, alphabet=_ASCII))

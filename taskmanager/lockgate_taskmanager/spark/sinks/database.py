@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from lockgate_common.masking import masked
+from lockgate_common.masking import has_stray_at, masked
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -164,8 +164,13 @@ def _check_files(url: sa.URL, where: str, limits: Limits) -> None:
 
 
 def _parsed(url: str, where: str, limits: Limits) -> sa.URL:
+    text = filled_url(url, where, limits)
+    if has_stray_at(text):  # it is not shown: where the password ends is not known
+        raise UserError(
+            f"{where}: the database URL has more than one @: write %40 for each that is not before the host"
+        )
     try:
-        parsed = sa.make_url(filled_url(url, where, limits))
+        parsed = sa.make_url(text)
     except ValueError:  # its text may hold a part of the password, so it is not shown
         raise UserError(f"{where}: the database URL cannot be used: its port is not a number") from None
     known = _DRIVERS.get(parsed.get_backend_name())

@@ -348,6 +348,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (lambda job: job.read_text("/a").write_sql("counts.db", "t", key="a"), "an SQLAlchemy URL"),
     (lambda job: job.read_text("/a").write_sql("sqlite://", "t", key="a"), "in memory"),
     (lambda job: job.read_text("/a").write_sql("sqlite:///:memory:", "t", key="a"), "in memory"),
+    (lambda job: job.read_text("/a").write_sql("postgresql://u:p@ss@h/d", "t", key="a"), "more than one @: write %40"),
     (lambda job: job.read_text("/a").write_sql("mysql://h/d", "t", key="a"), "sqlite:/// and postgresql://, not mysql"),
     (lambda job: job.read_text("/a").write_sql("sqlite:///c", "t", mode="add"), 'one of "upsert", "append"'),  # type: ignore[arg-type]
     (lambda job: job.read_text("/a").write_sql("sqlite:///c", "t", "a", mode="append"), "omit key="),

@@ -604,6 +604,35 @@ def test_a_port_that_is_not_a_number_is_an_error_of_the_job_and_shows_no_passwor
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    ["p@SECRET@db/x", "p@SECRET/y@db/x", "p@SECRET?y@db/x", "p?a=1@SECRET/x", "p@q@SECRET@db:5432/x", "p@db/x@SECRET"],
+)
+def test_an_at_sign_in_a_password_is_refused_before_a_part_of_it_is_taken_for_the_host(rest: str) -> None:
+    with pytest.raises(UserError, match="more than one @: write %40 for each that is not before the host") as raised:
+        SqlWriter(context(), SqlSink(f"postgresql://u:{rest}", "t", ("k",)))
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "u:p@db/x",
+        "u:p%40ss@db:5432/x?sslmode=require",
+        "u:p/s#s?s:s@db/x",
+        "u@v:p@db/x",
+        "u@db/x",
+        "/x?user=u@v&password=p@w&host=/run",
+        "u:p@db/x?options=a@b",
+        "u:p@/x?host=[::1]",
+    ],
+)
+def test_at_signs_that_cannot_be_taken_for_anothers_are_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UserError, match="driver is not installed"):  # comes behind the check
+        SqlWriter(context(), SqlSink(f"postgresql://{url}", "t", ("k",)))
+
+
 def test_a_missing_driver_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UserError, match=r"pip install 'lockgate\[postgresql\]'"):
