@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -346,6 +347,27 @@ def test_a_table_that_fits_is_used(postgresql: PostgresqlServer, url: str, sink:
     written(upsert, rows(("a", 3)), 2)
     found = postgresql.execute("SELECT k, n, double_n FROM t ORDER BY k", url)
     assert found == [("a", 3, 6), ("b", 2, 4)]
+
+
+def test_a_constraint_that_is_checked_later_serves_no_upsert(
+    postgresql: PostgresqlServer, url: str, sink: Callable[..., SqlWriter]
+) -> None:
+    postgresql.execute("CREATE TABLE t (k text PRIMARY KEY DEFERRABLE, n bigint)", url)
+    upsert = sink(url, "k")
+    upsert.write(rows(("a", 1)))
+    persisted(upsert, 1)
+    with pytest.raises(UserError, match="refused the rows: ON CONFLICT does not support deferrable unique constraints"):
+        upsert.commit(1)
+
+
+def test_a_key_that_is_too_long_for_an_index_is_an_error_of_the_records(
+    url: str, sink: Callable[..., SqlWriter]
+) -> None:
+    upsert = sink(url, "k")
+    upsert.write(rows((random.Random(1).randbytes(2_000).hex(), 1)))
+    persisted(upsert, 1)
+    with pytest.raises(DataError, match="refused the rows: index row size"):
+        upsert.commit(1)
 
 
 def test_a_value_that_does_not_fit_is_one_sentence(

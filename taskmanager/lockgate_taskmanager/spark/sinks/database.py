@@ -6,6 +6,8 @@ password, the table, a value that does not fit) are errors of the author.
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -92,7 +94,9 @@ class Database:
             yield
         except DBAPIError as error:
             text = reason(error)
-            if error.connection_invalidated or isinstance(error, _FAULTS):
+            if problem := _problem_of_path(error, self.engine.url):
+                raise UserError(f"{title} cannot be opened: {problem}") from error
+            if error.connection_invalidated or (isinstance(error, _FAULTS) and not _is_lasting(error)):
                 if self.is_postgresql and _is_refusal(error, text):
                     raise UserError(f"{title} cannot be used: {text}") from error
                 raise Unavailable(f"{title} failed: {text}") from error
@@ -108,13 +112,48 @@ class Database:
 
 
 def _is_wrong_statement(error: DBAPIError) -> bool:
-    """True when PostgreSQL refuses the table or a permission, not a row: it would refuse any row."""
-    return str(getattr(error.orig, "sqlstate", None) or "").startswith("42")
+    """True when the database refuses the table or a permission, not a row: it would refuse any row."""
+    return _sqlstate(error).startswith("42") or (_is_lasting(error) and not _sqlstate(error).startswith("54"))
+
+
+def _is_lasting(error: DBAPIError) -> bool:
+    """True for what drivers count among the faults of a server, and no restart resolves.
+
+    PostgreSQL: a constraint that is DEFERRABLE (55000), a limit (54). SQLite: a wrong statement, a file that this user
+    may not write; not a file that is replaced or recovered, which have codes of their own.
+    """
+    state, code = _sqlstate(error), _sqlite_code(error)
+    return (
+        state == "55000"
+        or state.startswith("54")
+        or code & 0xFF == sqlite3.SQLITE_ERROR
+        or code == sqlite3.SQLITE_READONLY
+    )
+
+
+def _problem_of_path(error: DBAPIError, url: sa.URL) -> str | None:
+    """Why SQLite cannot open a file, when that is its path; it does not say so itself."""
+    path = url.database or ""
+    if _sqlite_code(error) & 0xFF != sqlite3.SQLITE_CANTOPEN or path.startswith("file:"):
+        return None
+    if os.path.isdir(path):
+        return "this is a folder; name a file"
+    folder = os.path.dirname(os.path.abspath(path))
+    return None if os.path.isdir(folder) else f"this task manager has no folder {folder}; create it on every host"
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def _sqlite_code(error: DBAPIError) -> int:
+    """SQLite's extended result code, the lowest byte of which is the primary one; 0 for other errors."""
+    return int(getattr(error.orig, "sqlite_errorcode", 0))
 
 
 def _is_refusal(error: DBAPIError, text: str) -> bool:
     """True when the server refused the connection itself, for a permanent reason."""
-    connecting = getattr(error.orig, "sqlstate", None) is None and "FATAL" in text
+    connecting = not _sqlstate(error) and "FATAL" in text
     return connecting and any(refusal in text for refusal in _REFUSALS)
 
 

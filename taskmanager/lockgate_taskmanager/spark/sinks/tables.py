@@ -55,6 +55,8 @@ def target(engine: sa.Engine, name: str, schema: pa.Schema, keys: Sequence[str],
         raise UserError(f"{where}: unknown key column '{missing[0]}'; the columns are: {columns}")
     namespace, plain = split(name)
     dialect = engine.dialect.name
+    if dialect == "sqlite" and namespace not in (None, "main"):
+        raise UserError(f"{where}: SQLite has no schema '{namespace}'; write the table's name without it")
     for identifier in (namespace or "", plain, *schema.names):
         _check_name(dialect, identifier, where)
     wanted = sa.Table(plain, sa.MetaData(), *_columns(schema, keys, where, dialect), schema=namespace)
@@ -146,17 +148,19 @@ def _check_kept(dialect: sa.Dialect, schema: pa.Schema, found: sa.Table, wanted:
 
 
 def _unique_sets(engine: sa.Engine, table: sa.Table) -> list[set[str]]:
-    inspector = sa.inspect(engine)
+    inspector, dialect = sa.inspect(engine), engine.dialect.name
     sets = [{column.name for column in table.primary_key.columns}]
     sets += [
         set(get_unique_constraint["column_names"])
         for get_unique_constraint in inspector.get_unique_constraints(table.name, schema=table.schema)
     ]
     # SQLAlchemy does not see every inline UNIQUE of SQLite, but the index exists
-    automatic = {"include_auto_indexes": True} if engine.dialect.name == "sqlite" else {}
+    automatic = {"include_auto_indexes": True} if dialect == "sqlite" else {}
     indexes = inspector.get_indexes(table.name, schema=table.schema, **automatic)
     whole = [
-        index for index in indexes if index["unique"] and not index.get("dialect_options", {}).get("postgresql_where")
+        index
+        for index in indexes
+        if index["unique"] and index.get("dialect_options", {}).get(f"{dialect}_where") is None
     ]
     sets += [{str(name) for name in index["column_names"]} for index in whole]
     return sets

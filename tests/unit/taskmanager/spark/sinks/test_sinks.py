@@ -547,13 +547,77 @@ def test_many_subtasks_write_one_sqlite_file_at_once(tmp_path: Path) -> None:
         ("CREATE TABLE t (k TEXT PRIMARY KEY, n BLOB)", "column 'n' as BLOB, but the rows have BIGINT"),
         ("CREATE TABLE t (k TEXT, n BIGINT)", r"no primary key or unique constraint on \(k\)"),
         ("CREATE TABLE t (k TEXT PRIMARY KEY, n BIGINT, z INT NOT NULL)", "requires a value for column 'z'"),
+        (
+            "CREATE TABLE t (k TEXT, n BIGINT); CREATE UNIQUE INDEX some ON t (k) WHERE n > 0",
+            r"no primary key or unique constraint on \(k\)",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_at_the_start(tmp_path: Path, ddl: str, message: str) -> None:
     with sqlite3.connect(tmp_path / "db") as database:
-        database.execute(ddl)
+        database.executescript(ddl)
     with pytest.raises(UserError, match=message):
         sql(tmp_path).prepare(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("table", "schema", "message"),
+    [
+        ("t", pa.schema([("k", pa.string()), ("K", pa.string())]), "refused the table t: duplicate column name: K"),
+        ("sqlite_t", SCHEMA, "refused the table sqlite_t: object name reserved for internal use"),
+        ("shop.t", SCHEMA, "SQLite has no schema 'shop'; write the table's name without it"),
+    ],
+)
+def test_a_table_that_sqlite_never_makes_is_the_authors_error(
+    tmp_path: Path, table: str, schema: pa.Schema, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        sql(tmp_path, table=table).prepare(schema)
+    sql(tmp_path, table="main.t").prepare(SCHEMA)
+
+
+def test_a_foreign_table_in_the_place_of_the_ledger_is_the_authors_error(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "db") as database:
+        database.execute("CREATE TABLE lockgate_commits (a INT)")
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    sink.write(rows(("a", 1)))
+    sink.seal(1)
+    with pytest.raises(UserError, match="refused the rows: table lockgate_commits has no column named job"):
+        sink.commit(1)
+
+
+def test_a_database_that_may_only_be_read_is_the_authors_error(tmp_path: Path) -> None:
+    (tmp_path / "db").touch()
+    url = f"sqlite:///file:{tmp_path}/db?mode=ro&uri=true"
+    with pytest.raises(UserError, match="refused the table t: attempt to write a readonly database"):
+        SqlWriter(context(), SqlSink(url, "t", ("k",))).prepare(SCHEMA)
+
+
+@pytest.mark.parametrize(("change", "message"), [("BEGIN IMMEDIATE", "locked"), ("PRAGMA max_page_count = 1", "full")])
+def test_a_database_that_is_locked_or_full_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, message: str
+) -> None:
+    monkeypatch.setattr("lockgate_taskmanager.spark.sinks.database._SQLITE_BUSY_TIMEOUT_S", 0)
+    sink = sql(tmp_path)
+    sink.prepare(SCHEMA)
+    sink.write(rows(("a" * 100_000, 1)))
+    sink.seal(1)
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    with sink._database.engine.connect() as same:
+        (other.execute if message == "locked" else same.connection.driver_connection.execute)(change)
+    with pytest.raises(Unavailable, match=message):
+        sink.commit(1)
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("no/db", "this task manager has no folder .*/no; create it"), ("", "this is a folder; name a file")],
+)
+def test_a_path_that_holds_no_database_is_the_authors_error(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/{path}", "t", ("k",))).prepare(SCHEMA)
 
 
 def test_a_table_that_fits_is_used(tmp_path: Path) -> None:
@@ -684,7 +748,8 @@ def test_a_database_that_cannot_be_used_is_refused(url: str) -> None:
 
 
 def test_an_unreachable_database_is_a_fault_reported_in_one_sentence(tmp_path: Path) -> None:
-    sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/no/folder/db", "t", ("k",)))
+    sink = SqlWriter(context(), SqlSink(f"sqlite:///{tmp_path}/db", "t", ("k",)))
+    (tmp_path / "db").symlink_to("db")  # neither its folder nor what it is explains the failure
     with pytest.raises(Unavailable, match="unable to open") as caught:
         sink.prepare(SCHEMA)
     assert cause_of(caught.value) is FailureCause.FAULT
