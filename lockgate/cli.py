@@ -149,6 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if sys.stdout is None:  # closed by the caller: what would be printed is not wanted
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if arguments is None and {"submit", "run"} & set(sys.argv[1:]):
         _fix_hash_seed()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))

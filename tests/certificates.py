@@ -25,3 +25,10 @@ def ended_certificate(folder: Path, name: str) -> TlsFiles:
     ends, at = x509.CertificateBuilder.not_valid_after, datetime.now(UTC) - timedelta(minutes=1)
     with mock.patch.object(x509.CertificateBuilder, "not_valid_after", lambda builder, _: ends(builder, at)):
         return make_certificates(folder, name, hosts=())
+
+
+def early_certificate(folder: Path, name: str) -> TlsFiles:
+    """One of the authority in `folder` that is valid from a minute ahead on."""
+    begins, at = x509.CertificateBuilder.not_valid_before, datetime.now(UTC) + timedelta(minutes=1)
+    with mock.patch.object(x509.CertificateBuilder, "not_valid_before", lambda builder, _: begins(builder, at)):
+        return make_certificates(folder, name)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import grpc
 
-from lockgate_common.reread import version_of
+from lockgate_common.recurring_log import RecurringLog
+from lockgate_common.reread import Versions, version_of
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
 log = logging.getLogger(__name__)
@@ -43,10 +44,17 @@ class Pem:
 
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc if self.certificate else None
 
-    def has_ended(self) -> bool:
-        """True when the certificate is not valid any more."""
-        ends = self.ends()
-        return ends is not None and ends <= datetime.now(UTC)
+    def why_not_now(self) -> str:
+        """Why the certificate is not valid at this time, as a predicate; "" if it is, or there is none."""
+        from cryptography import x509
+
+        if not self.certificate:
+            return ""
+        certificate, now = x509.load_pem_x509_certificate(self.certificate), datetime.now(UTC)
+        if certificate.not_valid_after_utc <= now:
+            return "has expired"
+        begins = certificate.not_valid_before_utc
+        return f"is valid from {begins:%Y-%m-%d %H:%M:%S} UTC on only" if begins > now else ""
 
     def server_configuration(self) -> grpc.ServerCertificateConfiguration:
         """For one handshake of a server."""
@@ -120,29 +128,32 @@ class _Newest:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._version: object = None
+        self._versions = Versions()
         self._pem: Pem | None = None
+        self._trouble = RecurringLog()
 
     def read(self) -> Pem:
         """Raises SecurityError as long as nothing usable has been read."""
         with self._lock:
             files = self._files
             version = tuple(version_of(path) for path in (files.certificate, files.key, files.authority))
-            if self._pem is None or version != self._version:
-                self._pem = self._renewed(self._pem)
-                self._version = version
+            if self._pem is None or self._versions.is_due(version):
+                self._pem = self._renewed(self._pem, version)
             return self._pem
 
-    def _renewed(self, before: Pem | None) -> Pem:
+    def _renewed(self, before: Pem | None, version: object) -> Pem:
         try:
             pem = _usable(self._files)
-            if before is not None and pem.has_ended():
-                raise SecurityError(f"the certificate {self._files.certificate} has expired")
+            if before is not None and (problem := pem.why_not_now()):
+                raise SecurityError(f"the certificate {self._files.certificate} {problem}")
         except SecurityError as error:
             if before is None:
                 raise
-            log.error("the TLS files have changed but are unusable, so the previous ones stay in use: %s", error)
+            self._versions.failed(version)
+            text = "the TLS files have changed but are unusable, so the previous ones stay in use: %s"
+            self._trouble.error(log, str(error), text, error)
             return before
+        self._versions.used(version)
         if before is not None:
             log.info("new TLS files are in use: %s", self._files.certificate or self._files.authority)
         return pem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,7 @@ def tokens() -> None:
 @_with_files
 def create(name: str, roles: tuple[str, ...], days: int | None, **files: str | None) -> int:
     """Create a token and print it. It is shown only once: the cluster keeps a hash."""
-    from lockgate_common.token_book import TokenFileError, issue
+    from lockgate_common.token_book import TokenFileError, issue, remove
 
     if not _NAME.fullmatch(name):
         raise click.UsageError(f"{name!r} is not a name; use 1 to 64 of A-Z a-z 0-9 . _ @ -")
@@ -80,7 +81,12 @@ def create(name: str, roles: tuple[str, ...], days: int | None, **files: str | N
         token = issue(settings.tokens_path, secret, name, tuple(dict.fromkeys(roles)), ends)
     except TokenFileError as error:
         raise UserError(str(error)) from error
-    click.echo(str(token))
+    try:
+        click.echo(str(token))
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or no reader: it is lost
+        remove(settings.tokens_path, name)
+        raise UserError(f"the token could not be printed, so it was not made: {error.strerror}") from error
     click.echo(f"added to {settings.tokens_path}; keep the token in a file of mode 600", err=True)
     return 0
 

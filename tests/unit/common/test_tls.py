@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import grpc
 import pytest
+from lockgate_common import reread
 from lockgate_common.certificates import make_authority
 from lockgate_common.security import Credentials, SecurityError, TlsFiles
-from lockgate_common.tls import handshake_problem
+from lockgate_common.tls import Pem, handshake_problem
 
-from tests.certificates import make_certificates
+from tests.certificates import early_certificate, make_certificates
 
 NO_ONE = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: "
 
@@ -84,6 +86,44 @@ def test_a_certificate_that_has_ended_does_not_take_the_place_of_one_that_counts
         Path(old).write_bytes(Path(new).read_bytes())
     assert credentials.edition() is first
     assert "has expired" in caplog.text
+
+
+def put(files: TlsFiles, new: TlsFiles) -> None:
+    """The content of other files."""
+    for name in ("key", "certificate"):
+        Path(getattr(files, name)).write_bytes(Path(getattr(new, name)).read_bytes())
+
+
+def test_a_certificate_is_used_once_it_is_valid(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is renewed ahead of time, or by a machine whose clock is ahead."""
+    monkeypatch.setattr(reread, "AGAIN_MS", 0)
+    files = make_certificates(tmp_path, "one")
+    credentials = Credentials(tls=files)
+    first = credentials.edition()
+    put(files, early_certificate(tmp_path, "early"))
+    assert credentials.edition() is first
+    assert "is valid from" in caplog.text
+    monkeypatch.setattr(Pem, "why_not_now", lambda _: "")
+    assert credentials.edition() is not first
+
+
+def test_new_files_that_could_not_be_read_once_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may have had no file descriptor left."""
+    monkeypatch.setattr(reread, "AGAIN_MS", 0)
+    files, new = make_certificates(tmp_path, "one"), make_certificates(tmp_path, "new")
+    credentials = Credentials(tls=files)
+    first = credentials.edition()
+    put(files, new)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", no_descriptor)
+        assert credentials.edition() is first
+    assert credentials.edition() is not first
+
+
+def no_descriptor(path: Path) -> bytes:
+    raise OSError(errno.EMFILE, "Too many open files", str(path))
 
 
 class SlowLink:

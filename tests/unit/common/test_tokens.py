@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
-from lockgate_common import folder_lock, token_book
+from lockgate_common import folder_lock, reread, token_book, trusted_files
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal, Role, roles_named
 from lockgate_common.token import Token, check_of, parse_token
 from lockgate_common.token_book import TokenBook, TokenEntry, TokenFileError, issue, read_entries, remove
@@ -149,6 +150,22 @@ def test_the_file_is_read_again_when_it_changes(path: Path) -> None:
     assert book.principal(first) is None
     assert book.principal(second) is not None
     assert not remove(path, "first")
+
+
+def test_a_file_that_could_not_be_read_once_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may have had no file descriptor left. Meanwhile no token is accepted: one may have been removed."""
+    monkeypatch.setattr(reread, "AGAIN_MS", 0)
+    book, token = TokenBook(path, SECRET), issue(path, SECRET, "me", ("read",), 0)
+    assert book.principal(token) is not None
+    issue(path, SECRET, "other", ("read",), 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(trusted_files.os, "open", no_descriptor)
+        assert book.principal(token) is None
+    assert book.principal(token) is not None
+
+
+def no_descriptor(*_: object, **__: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"tokens": [{"name": "x"}]}'])

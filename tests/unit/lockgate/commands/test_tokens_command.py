@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,23 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     settings = load_settings(None, {"security": {"token_file": str(tmp_path / "token")}})
     with pytest.raises(Exception, match="is not a token: it should contain the output of `lockgate tokens create`"):
         settings.credentials()
+
+
+def test_a_token_that_cannot_be_printed_is_not_made() -> None:
+    command = [sys.executable, "-m", "lockgate", "tokens", "create", "me", "--role", "read"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the token could not be printed, so it was not made: No space left on device\n",
+    )
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_without_an_output_a_command_does_its_work() -> None:
+    command = f"{sys.executable} -m lockgate tokens list >&-"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "there are no tokens\n")
+    done = subprocess.run(f"{command} --nonsense", shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: No such option")
