@@ -261,7 +261,8 @@ class TableLeaf:
         if quoted:
             records = pa.table({"value": quoted.split(text).cast(pa.string())})
             return self._session.createDataFrame(records, schema="value STRING").coalesce(1)
-        whole = pa.table({"value": pa.array([text.decode().removesuffix("\n")] if text else [], pa.string())})
+        last = b"\r\n" if text.endswith(b"\r\n") else b"\n"  # it ends the last record, and begins no other
+        whole = pa.table({"value": pa.array([text.removesuffix(last).decode()] if text else [], pa.string())})
         lines = self._session.createDataFrame(whole, schema="value STRING").coalesce(1)  # it may be empty
         return lines.selectExpr("explode(split(value, '\\r\\n|\\n|\\r')) AS value")
 
