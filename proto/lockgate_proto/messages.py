@@ -1029,6 +1029,8 @@ class SplitState:
     max_event_time_ms: int | None = None
     # A file of the same SOURCE_STATE may hold an older entry for it: the two must be kept together.
     rested: bool = False
+    # Where a file that may grow ended when it was looked at last; 0 when that is not beyond the offset, or not known.
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)

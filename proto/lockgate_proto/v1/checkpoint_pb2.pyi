@@ -180,18 +180,20 @@ class SubtaskState(_message.Message):
     def __init__(self, vertex_id: _Optional[str] = ..., subtask: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorState, _Mapping]]] = ..., counters: _Optional[_Iterable[_Union[OperatorCounters, _Mapping]]] = ..., channels: _Optional[_Iterable[_Union[ChannelState, _Mapping]]] = ...) -> None: ...
 
 class SplitState(_message.Message):
-    __slots__ = ("split", "offset", "end", "max_event_time_ms", "rested")
+    __slots__ = ("split", "offset", "end", "max_event_time_ms", "rested", "seen")
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     MAX_EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RESTED_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     split: str
     offset: int
     end: int
     max_event_time_ms: int
     rested: bool
-    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ..., rested: _Optional[bool] = ...) -> None: ...
+    seen: int
+    def __init__(self, split: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ..., max_event_time_ms: _Optional[int] = ..., rested: _Optional[bool] = ..., seen: _Optional[int] = ...) -> None: ...
 
 class SourceState(_message.Message):
     __slots__ = ("splits", "complete", "reopened")

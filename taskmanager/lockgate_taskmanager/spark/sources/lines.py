@@ -9,6 +9,7 @@ import csv
 import logging
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -196,7 +197,9 @@ class LineSource:
             limit *= 2  # a record longer than the budget
 
     def _advanced(self, split: SplitState, piece: bytes, used: int, done: bool) -> tuple[bytes, int]:
-        self.table[split.split] = SplitState(split=split.split, offset=split.offset + used, end=split.end)
+        offset = split.offset + used
+        seen = split.seen if split.seen > offset else 0
+        self.table[split.split] = SplitState(split=split.split, offset=offset, end=split.end, seen=seen)
         self._unread_bytes -= used
         if done:
             self._ready.popleft()
@@ -260,15 +263,15 @@ class LineSource:
         infos = self._base.fs.get_file_info([location.path for location in locations])
         for split, location, info in zip(growing, locations, infos, strict=True):
             if info.type == pafs.FileType.NotFound:
-                if split.offset < self._sizes.get(split.split, 0):
+                if split.offset < split.seen:
                     raise vanished(location)
                 if not split.offset and split.split not in self._sizes:
                     LOG.warning("the source file %s was removed before any content was seen", location.uri)
                 self._set_size(split, split.offset)
                 self._growth.looked(split.split, False, now_ms)
                 continue  # empty, or read completely and then removed
-            if info.size < split.offset:
-                raise shrunk(location, info.size, split.offset)
+            if info.size < max(split.offset, split.seen):
+                raise shrunk(location, info.size, split)
             grown = info.size > max(self._sizes.get(split.split, 0), split.offset)
             self._set_size(split, info.size)
             self._growth.looked(split.split, grown, now_ms, _quiet_ms(info) if split.offset else 0)
@@ -281,6 +284,9 @@ class LineSource:
         self._unseen -= known is None
         self._unread_bytes += size - (split.offset if known is None else known)
         self._sizes[split.split] = size
+        seen = size if size > split.offset else 0
+        if seen != split.seen:
+            self.table[split.split] = replace(split, seen=seen)  # what is lost while the job is down is noticed
 
     def _check_header(self, name: str, line: bytes) -> None:
         options = {key.lower(): value for key, value in self._options.items()}

@@ -97,11 +97,13 @@ def ends(source: FileSource, splits: Sequence[SplitState], limits: Limits = UNLI
     if source.continuous:
         return dict.fromkeys((split.split for split in splits), UNBOUNDED)
     sizes = {file.name: file.size for file in files_of(source, True, limits)}
-    before = {split.split: split.offset if split.end == UNBOUNDED else split.end for split in splits}
+    found: dict[str, int] = {}
     for split in splits:
-        if sizes.get(split.split, split.offset) < split.offset:
-            raise shrunk(base_of(source, True, limits).child(split.split), sizes[split.split], split.offset)
-    return {name: sizes.get(name, end) for name, end in before.items()}
+        seen = max(split.offset, split.seen)
+        found[split.split] = size = sizes.get(split.split, seen if split.end == UNBOUNDED else split.end)
+        if split.split in sizes and size < seen:
+            raise shrunk(base_of(source, True, limits).child(split.split), size, split)
+    return found
 
 
 def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Limits) -> list[SourceFile]:
@@ -208,11 +210,11 @@ def vanished(location: Location) -> UserError:
     )
 
 
-def shrunk(location: Location, size: int, offset: int) -> UserError:
-    """The error for a file with fewer bytes than were read of it."""
+def shrunk(location: Location, size: int, split: SplitState) -> UserError:
+    """The error for a file with fewer bytes than it had."""
+    before = f"was {split.seen} bytes" if split.seen > split.offset else f"was read to {split.offset}"
     return UserError(
-        f"the source file {location.uri} has shrunk to {size} bytes, below the offset {offset} it was read to: append"
-        " to files, do not rewrite them"
+        f"the source file {location.uri} has shrunk to {size} bytes; it {before}: append to files, do not rewrite them"
     )
 
 

@@ -160,7 +160,12 @@ class ReadAhead:
         for item in self._waiting:
             for found in item.reading.ranges:
                 starts.setdefault(found.split, found.start)
-        return tuple(replace(split, offset=starts.get(split.split, split.offset)) for split in splits)
+        return tuple(
+            replace(split, offset=starts[split.split], seen=max(split.offset, split.seen))
+            if split.split in starts
+            else split
+            for split in splits
+        )
 
     def completed(self, checkpoint_id: int) -> None:
         """A checkpoint is complete: what it marked, or an earlier one, may be processed."""

@@ -15,6 +15,7 @@ from lockgate_taskmanager.runtime.failures import cause_of
 from lockgate_taskmanager.spark.sources import lines, listing
 from lockgate_taskmanager.spark.sources.lines import LineSource
 from lockgate_taskmanager.spark.sources.listing import SourceUnavailable, discover
+from lockgate_taskmanager.spark.sources.read_ahead import ReadAhead
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 
@@ -135,7 +136,7 @@ def test_continuous_reading_takes_appended_complete_lines(tmp_path: Path) -> Non
         file.write("f\nmore")
     assert read_all(reader, 100, now_ms=50) == b"", "it looks again after the poll interval"
     assert read_all(reader, 100, now_ms=100) == b"half\n"
-    assert reader.splits() == (SplitState("a", 7, -1),)
+    assert reader.splits() == (SplitState("a", 7, -1, seen=11),)
     assert isinstance(reader.read(100, 150), Idle)
 
 
@@ -209,8 +210,53 @@ def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
     os.truncate(path, 2)
     with pytest.raises(UserError, match="has shrunk to 2 bytes"):
         bounded.read(100, 0)
-    with pytest.raises(UserError, match="below the offset 6"):
+    with pytest.raises(UserError, match="has shrunk to 2 bytes; it was read to 6"):
         growing.read(100, 10)
+
+
+@pytest.mark.parametrize("budget", [1, 4, 5, 100])
+def test_what_a_growing_file_loses_while_the_job_is_down_is_an_error(tmp_path: Path, budget: int) -> None:
+    path, source = tmp_path / "a", text(tmp_path, continuous=True, poll_interval_ms=1)
+    path.write_text("1\n2\n3\nhal")
+    first = opened(source)
+    first.read(budget, 0)
+    os.truncate(path, 8)
+    with pytest.raises(UserError, match=r"a has shrunk to 8 bytes; it was 9 bytes: append to files"):
+        opened_again(source, first).read(100, 0)
+    path.unlink()
+    with pytest.raises(UserError, match="a was removed before it was read completely"):
+        opened_again(source, first).read(100, 0)
+
+
+def opened_again(source: FileSource, before: LineSource) -> LineSource:
+    """Restored from what the snapshot has of `before`."""
+    reader = LineSource(source, ())
+    reader.assign(before.splits(), complete=False)
+    reader.spec()
+    return reader
+
+
+def test_a_growing_file_that_was_read_may_vanish_or_be_read_on_after_a_restart(tmp_path: Path) -> None:
+    path, source = tmp_path / "a", text(tmp_path, continuous=True, poll_interval_ms=1)
+    path.write_text("1\n2\n")
+    first = opened(source)
+    assert isinstance(first.read(2, 0), Reading)
+    again = opened_again(source, first)
+    assert read_all(again) == b"2\n", "the file is as long as it was"
+    assert again.splits() == (SplitState("a", 4, -1),)
+    path.unlink()
+    assert isinstance(opened_again(source, again).read(100, 0), Idle)
+
+
+def test_a_savepoint_in_front_of_records_read_ahead_knows_the_file_as_long_as_they_are(tmp_path: Path) -> None:
+    path, source = tmp_path / "a", text(tmp_path, continuous=True, poll_interval_ms=1)
+    path.write_text("1\n2\n")
+    inner = opened(source)
+    ahead = ReadAhead(inner)
+    ahead.read(100, 0)
+    assert inner.splits() == (SplitState("a", 4, -1),)
+    ahead.freeze(1, is_savepoint=True)
+    assert ahead.stored(inner.splits()) == (SplitState("a", 0, -1, seen=4),)
 
 
 def csv_source(path: Path, **options: str) -> FileSource:
