@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,14 @@ def files_of(source: FileSource, known: bool = False, limits: Limits = UNLIMITED
     info = _info(location, source, known)
     if info.type == pafs.FileType.File:
         return (SourceFile(info.base_name, info.size),)
-    try:
-        found = location.fs.get_file_info(pafs.FileSelector(location.path, recursive=True))
-    except OSError as error:
-        raise _failed(source, f"cannot be listed: {_plain(error)}", error) from error
+    if location.is_local:
+        names = _local_names(source, FolderWatch(location.path), frozenset())
+        found = _listed(source, lambda: location.fs.get_file_info([location.child(name).path for name in names]))
+    else:
+        found = _listed(source, lambda: location.fs.get_file_info(pafs.FileSelector(location.path, recursive=True)))
     root = location.path.rstrip("/") + "/"
-    names = ((info.path.removeprefix(root), info) for info in found if info.type == pafs.FileType.File)
-    kept = (SourceFile(name, info.size) for name, info in names if _wanted(name, source.include))
+    files = ((info.path.removeprefix(root), info) for info in found if info.type == pafs.FileType.File)
+    kept = (SourceFile(name, info.size) for name, info in files if _wanted(name, source.include))
     return tuple(sorted(kept, key=lambda source_file: source_file.name))
 
 
@@ -116,13 +117,23 @@ def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Li
     if not source.continuous or not location.is_local or info.type == pafs.FileType.File:
         return [file for file in files_of(source, bool(seen), limits) if file.name not in seen]
     watch = notes.setdefault(location.path, FolderWatch(location.path))
-    try:
-        names = watch.fresh(seen, lambda name: fnmatch.fnmatchcase(name, source.include or "*"), unix_ns())
-    except OSError as error:
-        raise _failed(source, f"cannot be listed: {_plain(error)}", error) from error
+    return [SourceFile(name, 0) for name in _local_names(source, watch, seen)]
+
+
+def _local_names(source: FileSource, watch: FolderWatch, seen: Set[str]) -> list[str]:
+    """The names of files in a local folder that were not seen yet, in their order."""
+    include = source.include or "*"
+    names = _listed(source, lambda: watch.fresh(seen, lambda name: fnmatch.fnmatchcase(name, include), unix_ns()))
     for name in names:
         _require_text(source, name)
-    return [SourceFile(name, 0) for name in names]
+    return names
+
+
+def _listed(source: FileSource, listing: Callable[[], list[Any]]) -> list[Any]:
+    try:
+        return listing()
+    except OSError as error:
+        raise _failed(source, f"cannot be listed: {_plain(error)}", error) from error
 
 
 def _require_text(source: FileSource, name: str) -> None:

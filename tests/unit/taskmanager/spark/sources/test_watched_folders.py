@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lockgate_taskmanager.spark.sources.folders import LOOK_THROUGH_NS, TICK_NS,
 from lockgate_taskmanager.spark.sources.growth import LONGEST_MS, Growth
 from lockgate_taskmanager.spark.sources.lines import LineSource
 from lockgate_taskmanager.spark.sources.listing import discover
+from lockgate_taskmanager.spark.sources.parquet import ParquetSource
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.task.known_splits import KnownSplits
 from lockgate_taskmanager.task.program import UserError
@@ -248,7 +250,63 @@ def test_the_files_of_a_watched_folder_are_listed_once(tmp_path: Path) -> None:
     assert isinstance(watch, FolderWatch)
 
 
-def test_a_name_that_is_not_text_is_refused_with_a_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("continuous", [True, False])
+def test_a_name_that_is_not_text_is_refused_with_a_message(tmp_path: Path, continuous: bool) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.txt")).touch()
+    (tmp_path / "b.csv").touch()
+    for kind in (FileFormat.TEXT, FileFormat.PARQUET):
+        source = replace(text(tmp_path), continuous=continuous, format=kind)
+        with pytest.raises(UserError, match="is not UTF-8; rename it"):
+            discover(source, ())
     with pytest.raises(UserError, match="is not UTF-8; rename it"):
-        discover(text(tmp_path), ())
+        ParquetSource(replace(text(tmp_path), format=FileFormat.PARQUET), None).spec()
+    kept = replace(text(tmp_path, include="*.csv"), continuous=continuous)
+    assert [split.split for split in discover(kept, ())[0]] == ["b.csv"]
+
+
+def linked(folder: Path, **links: str) -> None:
+    """Links below a folder by their paths, with two underscores for a slash."""
+    for name, target in links.items():
+        (folder / name.replace("__", "/")).symlink_to(target)
+
+
+@pytest.mark.parametrize("continuous", [True, False])
+def test_a_link_is_followed_but_nothing_is_read_twice_or_without_end(tmp_path: Path, continuous: bool) -> None:
+    root, outside = tmp_path / "in", tmp_path / "outside"
+    for file in ("in/day1/a.txt", "in/day2/b.txt", "in/.old/c.txt", "outside/x/d.txt", "other/e.txt", "other/f.log"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("1\n")
+    linked(root, latest="day2", up="..", loop=".", itself="itself", gone="nowhere", day1__back="..", once="/nowhere")
+    linked(root, kept=".old", far=str(outside), latest_file="day1/a.txt", log="../other/f.log", again="day1/x.log")
+    (root / "day1" / "x.log").touch()
+    linked(outside, x__round="..", newest="x", other="../other", home="../in/day1")
+    (tmp_path / "root").symlink_to(root)
+    expected = [
+        "day1/a.txt", "day1/x.log", "day2/b.txt", "far/other/e.txt", "far/other/f.log", "far/x/d.txt", "kept/c.txt",
+        "log",
+    ]  # fmt: skip
+    for path in (root, tmp_path / "root"):
+        found, _ = discover(replace(text(path), continuous=continuous), ())
+        assert [split.split for split in found] == expected
+    found, _ = discover(replace(text(root, include="l*"), continuous=continuous), ())
+    assert [split.split for split in found] == ["latest_file", "log"], "they are not read under their own names"
+
+
+@pytest.mark.parametrize("continuous", [True, False])
+def test_linked_folders_that_lead_to_each_other_end(tmp_path: Path, continuous: bool) -> None:
+    for name in ("in", "a/sub", "b"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a" / "1.txt").write_text("1\n")
+    (tmp_path / "b" / "2.txt").write_text("2\n")
+    linked(tmp_path, in__a="../a", in__b="../b", a__sub__b="../../b", b__a="../a/sub")
+    found, _ = discover(replace(text(tmp_path / "in"), continuous=continuous), ())
+    assert [split.split for split in found] == ["a/1.txt", "a/sub/b/2.txt", "b/2.txt"]
+
+
+def test_a_link_that_is_left_out_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    linked(tmp_path, loop=".")
+    watch = FolderWatch(str(tmp_path))
+    assert [watch.fresh((), any_name, number * LOOK_THROUGH_NS) for number in range(3)] == [[]] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the link {tmp_path}/loop is left out: it leads to what is read anyway"
+    ]
