@@ -10,8 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockgate_taskmanager.spark.csv_dialect import CsvDialect, dialect_of
+
 Positions = Any  # numpy.ndarray
 _NEWLINE, _RETURN = 10, 13
+_BLANK = 32  # the highest character that Spark takes for one
+_BOM = b"\xef\xbb\xbf"
+_MASK = b"\x01"  # for escaped quotes and escapes
 _BLOCK_BYTES = 1 << 20  # what is in a processor's cache
 
 
@@ -56,12 +61,22 @@ class Lines:
 
 
 class QuotedRecords:
-    """A newline inside quotes belongs to the value. An unclosed quote makes the rest of a file one record."""
+    """A newline inside quotes belongs to the value. An unclosed quote makes the rest of a file one record.
 
-    def __init__(self, quote: str, escape: str) -> None:
-        """The quote and escape characters of the CSV dialect; they may be the same."""
-        self._quote = ord(quote)
-        self._escaped = re.compile(re.escape(escape.encode()) + b".", re.DOTALL) if escape not in ("", quote) else None
+    As for Spark, a quote opens a value only where the value begins, and the quote that closes it is followed by the end
+    of the value: with any other text behind it the value goes on to the next separator or newline, without quotes.
+    """
+
+    def __init__(self, dialect: CsvDialect) -> None:
+        """dialect: with a quote."""
+        self._skips_blanks = dialect.skips_blanks
+        self._quote, self._separator, self._escape, second, self._comment = (
+            text.encode()
+            for text in (dialect.quote, dialect.separator, dialect.escape, dialect.second_escape, dialect.comment)
+        )
+        pairs = [second + self._escape] * bool(self._escape and second and second != self._quote)
+        pairs += [self._escape + self._quote] * bool(self._escape and self._escape != self._quote)
+        self._literal = re.compile(b"|".join(map(re.escape, pairs))) if pairs else None
 
     def end(self, data: bytes) -> int:
         ends = self.ends(data)
@@ -91,13 +106,75 @@ class QuotedRecords:
         return pc.replace_substring_regex(records, r"\n\z", "")
 
     def ends(self, data: bytes) -> Positions:
-        """Positions of the newlines that end a record: those preceded by an even number of quotes."""
-        if self._escaped is not None:
-            data = self._escaped.sub(b"  ", data)
+        """Positions of the newlines that end a record."""
+        if data.startswith(_BOM):
+            return self.ends(data[len(_BOM) :]) + len(_BOM)
+        newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+        if self._quote not in data:
+            return newlines
+        return newlines[np.searchsorted(self._sides(data, newlines), newlines) % 2 == 0]
+
+    def _sides(self, data: bytes, newlines: Positions) -> Positions:
+        """Positions of the quotes that open and close values, in turn: usually all of them."""
+        if self._literal is not None and self._escape in data:
+            data = self._literal.sub(lambda pair: _MASK * len(pair[0]), data)
         values = np.frombuffer(data, np.uint8)
-        newlines = np.flatnonzero(values == _NEWLINE)
-        quotes = np.flatnonzero(values == self._quote)
-        return newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+        quotes = np.flatnonzero(_starts(values, self._quote))
+        begins = self._begins(values)[quotes]
+        is_inner = np.append(_starts(values, self._escape) | (values == _MASK[0]), False)
+        goes_on = is_inner[quotes + len(self._quote)]
+        comments = self._comments(values, quotes, newlines)
+        is_doubling = self._escape == self._quote
+        doubled = np.append(False, goes_on[1:-1:2]) & is_doubling
+        is_usual = (begins[::2] | doubled).all() and (is_doubling or not goes_on[1::2].any())
+        if comments is None and is_usual:
+            return quotes
+        comments = np.full(len(quotes), -1) if comments is None else comments
+        return self._told_apart(quotes.tolist(), begins.tolist(), goes_on.tolist(), comments.tolist())
+
+    def _told_apart(self, quotes: list[int], begins: list[bool], goes_on: list[bool], comments: list[int]) -> Positions:
+        """The same, one by one. begins: whether a value may begin there; goes_on: whether one would not end there;
+        comments: as `_comments` returns them.
+        """
+        sides: list[int] = []
+        within, left_out = False, -1
+        for quote, may_open, is_inner, comment in zip(quotes, begins, goes_on, comments, strict=True):
+            if quote == left_out:
+                left_out = -1
+            elif within and is_inner:
+                left_out = quote + len(self._quote)  # where a doubled one is
+            elif within or (may_open and comment <= (sides[-1] if sides else -1)):
+                sides.append(quote)
+                within = not within
+        return np.array(sides, np.int64)
+
+    def _begins(self, values: Any) -> Any:
+        """Whether a value may begin at each byte."""
+        found = np.append(True, values == _NEWLINE)
+        found[len(self._separator) :] |= _starts(values, self._separator)[: len(values) + 1 - len(self._separator)]
+        if self._skips_blanks:
+            is_solid = (values > _BLANK) | (values == _NEWLINE) | (values == _MASK[0])
+            is_solid |= np.isin(values, list(self._separator))
+            last = np.maximum.accumulate(np.where(is_solid, np.arange(len(values)), -1))
+            found = found[np.append(-1, last) + 1]
+        return found
+
+    def _comments(self, values: Any, quotes: Positions, newlines: Positions) -> Positions | None:
+        """Where the line of each quote starts if it looks like a comment, -1 for others; None without such lines."""
+        if not self._comment:
+            return None
+        starts = np.append(0, newlines + 1)[np.searchsorted(newlines, quotes)]
+        found = np.where(_starts(values, self._comment)[starts], starts, -1)
+        return found if (found >= 0).any() else None
+
+
+def _starts(values: Any, text: bytes) -> Any:
+    """Whether the text starts at each byte; never for an empty one."""
+    found = np.full(len(values), bool(text))
+    for number, byte in enumerate(text):
+        found[: len(values) - number] &= values[number:] == byte
+        found[len(values) - number :] = False
+    return found
 
 
 def csv_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -115,8 +192,5 @@ def csv_options(options: Mapping[str, str]) -> dict[str, str]:
 
 def quoted_records(options: Mapping[str, str]) -> QuotedRecords | None:
     """The framing for CSV with these options of Spark's reader; None when every line is a record."""
-    known = {name.lower(): value for name, value in options.items()}
-    quote = known.get("quote", '"')
-    if known.get("multiline", "false").lower() != "true" or not quote:
-        return None
-    return QuotedRecords(quote, known.get("escape", "\\"))
+    dialect = dialect_of(options)
+    return QuotedRecords(dialect) if dialect.multi_line and dialect.quote else None

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from lockgate_taskmanager.spark.csv_dialect import dialect_of
 from lockgate_taskmanager.spark.framing import quoted_records
 from lockgate_taskmanager.spark.malformed import Malformed
 from lockgate_taskmanager.spark.passable import require_passable
@@ -231,6 +232,8 @@ class TableLeaf:
             return _exploded(lines.select(sf.from_csv("value", sf.lit(_RANGES)).alias("r")).select("r.*"))
         parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
         filled = lines.where("trim(value) <> ''")
+        if spec.form is Form.CSV and (comment := dialect_of(dict(spec.options)).comment):
+            filled = filled.where(~sf.startswith("value", sf.lit(comment)))  # from_csv would make it a row of NULL
 
         def parsed(ddl: str, options: dict[str, str]) -> DataFrame:
             record = parse("value", sf.lit(ddl), {**dict(spec.options), **options})

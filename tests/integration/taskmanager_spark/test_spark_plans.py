@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from lockgate_taskmanager.spark.actions import is_unread
 from lockgate_taskmanager.spark.engine import SparkEngine
+from lockgate_taskmanager.spark.framing import csv_options
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, Form, LeafSpec, SlotLeaf, TableLeaf
 from lockgate_taskmanager.spark.plan import Plan
 from lockgate_taskmanager.spark.slot_files import SlotFolder
@@ -66,6 +67,19 @@ CASES: list[tuple[LeafSpec, list[tuple[Content, list[tuple[Any, ...]]]]]] = [
     ),
     (LeafSpec(Form.CSV, ddl="a INT, s STRING", options=(("sep", ";"),)), [([b"1;x\n"], [(1, "x")])] * 2),
     (
+        LeafSpec(Form.CSV, ddl="a INT, s STRING", options=(("comment", "#"),)),
+        [([b"#0,c\n1,#x\n", b"#\n2,y\n"], [(1, "#x"), (2, "y")])],
+    ),
+    (
+        LeafSpec(
+            Form.CSV, ddl="a INT, s STRING", options=tuple(csv_options({"multiLine": "TRUE", "comment": "#"}).items())
+        ),
+        [
+            ([b'1,5" pipe\n', b'2,"a\nb"\n3,"x"y\n'], [(1, '5" pipe'), (2, "a\nb"), (3, '"x"y')]),
+            ([b'#"\n4,"a""b\n', b'5,"#\n#"\n6,"\\"\n"\n'], [(4, '"a""b'), (5, "#\n#"), (6, '"\n')]),
+        ],
+    ),
+    (
         LeafSpec(Form.JSON, ddl="a INT, s STRING"),
         [([b'{"a":1,"s":"x"}\n\n{"s":"y"}\n'], [(1, "x"), (None, "y")]), ([b'{"a":7}\n'], [(7, None)])],
     ),
@@ -84,8 +98,10 @@ CASES: list[tuple[LeafSpec, list[tuple[Content, list[tuple[Any, ...]]]]]] = [
     ),
 ]
 
+IDS = ["text", "csv", "csv;", "csv#", "quoted", "json", "ranges", "table"]
 
-@pytest.mark.parametrize(("spec", "loads"), CASES, ids=["text", "csv", "csv;", "json", "ranges", "table"])
+
+@pytest.mark.parametrize(("spec", "loads"), CASES, ids=IDS)
 def test_every_load_is_read_whole_and_alone(leaf: Make, spec: LeafSpec, loads: list[Any]) -> None:
     made = leaf(spec)
     columns = ["a", "s"] if spec.form is Form.TABLE else ["*"]
@@ -328,7 +344,7 @@ def test_a_slot_is_one_partition_on_several_cores(engine: SparkEngine, tmp_path:
     leaf.close()
 
 
-@pytest.mark.parametrize("spec", [spec for spec, _ in CASES], ids=["text", "csv", "csv;", "json", "ranges", "table"])
+@pytest.mark.parametrize("spec", [spec for spec, _ in CASES], ids=IDS)
 def test_no_job_can_read_while_the_plan_is_made(leaf: Make, spec: LeafSpec) -> None:
     """Not what an action would be refused for by its name, but what runs a job inside another call."""
     failed: list[bool] = []

@@ -18,6 +18,7 @@ from lockgate_common.clock import unix_ns
 from lockgate_common.storage import Location
 from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
 
+from lockgate_taskmanager.spark.csv_dialect import dialect_of
 from lockgate_taskmanager.spark.framing import Framing, Lines, csv_options, quoted_records
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
@@ -32,6 +33,7 @@ from lockgate_taskmanager.task.program import Exhausted, Idle, UserError
 LOG = logging.getLogger(__name__)
 _LONGEST_RECORD_BYTES = 64 << 20  # with quoted newlines, where an extra quote joins everything after it into one record
 _LONGEST_LINE_BYTES = 256 << 20  # a file without newlines, such as a binary one, would fill the memory
+_SHOWN = 500  # characters of a header
 _BOM = b"\xef\xbb\xbf"
 _FORMS = {FileFormat.TEXT: Form.TEXT, FileFormat.CSV: Form.CSV, FileFormat.JSON_LINES: Form.JSON}
 _LINE_BY_LINE = "files are read line by line"
@@ -61,10 +63,12 @@ class LineSource:
         self._source, self._limits = source, limits
         self._by_split = by_split
         self._options = _checked_options(source)
+        dialect = dialect_of(self._options, f"the source {source.path}: ") if source.format == FileFormat.CSV else None
         kept = Malformed(self._options, f"the source {source.path}: ").column  # which is in no file
         self._columns = tuple(name for name in columns if name.lower() != kept.lower())
-        self._header = self._options.pop("header", "false").lower() == "true"
-        quoted = quoted_records(self._options) if source.format == FileFormat.CSV else None
+        self._options.pop("header", None)
+        self._dialect, self._header = dialect, dialect is not None and dialect.header
+        quoted = quoted_records(self._options) if dialect is not None else None
         self._framing: Framing = quoted or Lines()
         self._longest = _LONGEST_RECORD_BYTES if quoted else _LONGEST_LINE_BYTES
         self._base: Location | None = None
@@ -179,6 +183,8 @@ class LineSource:
             last = start + len(data) >= size
             if last and split.end >= 0:
                 piece = data if data.endswith(b"\n") else data + b"\n"
+                if (closed := self._framing.end(piece)) < len(piece):
+                    raise self._endless(name, start + closed, len(data) - closed)
                 return self._advanced(split, piece, len(data), done=True)
             cut = self._framing.end(data)
             if start == 0 and self._header and self._front(data[:cut]) == cut:
@@ -186,15 +192,19 @@ class LineSource:
             if cut or last:
                 return self._advanced(split, data[:cut], cut, done=last)
             if limit > self._longest:
-                why = (
-                    "the file is not text, or has no newlines: exclude it with include"
-                    if isinstance(self._framing, Lines)
-                    else "a quote in it is not closed, or the options quote and escape do not match the file"
-                )
-                raise UserError(
-                    f"the source file {name} has a record at byte {start} that does not end within {limit} bytes: {why}"
-                )
+                raise self._endless(name, start, limit)
             limit *= 2  # a record longer than the budget
+
+    def _endless(self, name: str, start: int, length: int) -> UserError:
+        """The error for a record without an end."""
+        why = (
+            "the file is not text, or has no newlines: exclude it with include"
+            if isinstance(self._framing, Lines)
+            else "a quote in it is not closed, or the options quote and escape do not match the file"
+        )
+        return UserError(
+            f"the source file {name} has a record at byte {start} that does not end within {length} bytes: {why}"
+        )
 
     def _advanced(self, split: SplitState, piece: bytes, used: int, done: bool) -> tuple[bytes, int]:
         offset = split.offset + used
@@ -214,7 +224,7 @@ class LineSource:
 
     def _front(self, piece: bytes) -> int:
         """Length of the blank lines and comments in front of a header, which Spark skips as well."""
-        comment = next((value.encode() for key, value in self._options.items() if key.lower() == "comment"), b"")
+        comment = self._dialect.comment.encode() if self._dialect is not None else b""
         at = len(_BOM) if piece.startswith(_BOM) else 0
         while at < len(piece):
             end = piece.find(b"\n", at) + 1 or len(piece)
@@ -289,21 +299,18 @@ class LineSource:
             self.table[split.split] = replace(split, seen=seen)  # what is lost while the job is down is noticed
 
     def _check_header(self, name: str, line: bytes) -> None:
-        options = {key.lower(): value for key, value in self._options.items()}
-        separator = options.get("sep", options.get("delimiter", ","))
-        quote = options.get("quote", '"') or None
+        assert self._dialect is not None, "only CSV has headers"
+        separator, quote = self._dialect.separator, self._dialect.quote or None
         text = line.decode("utf-8", "replace").rstrip("\r\n")
-        if len(separator) == 1:
-            found = next(
-                csv.reader(text.splitlines(keepends=True), delimiter=separator, quotechar=quote, skipinitialspace=True),
-                [],
-            )
-        else:
-            found = text.split(separator)
+        rows = csv.reader(text.splitlines(True), delimiter=separator[0], quotechar=quote, skipinitialspace=True)
+        try:
+            found = next(rows, []) if len(separator) == 1 else text.split(separator)
+        except csv.Error:
+            found = [text]  # a field that is longer than any name
         names = [text.strip().lower() for text in found]
         if names != [column.lower() for column in self._columns]:
             raise UserError(
-                f"the header of {name} is {', '.join(found)}, but the schema says {', '.join(self._columns)};"
+                f"the header of {name} is {', '.join(found)[:_SHOWN]}, but the schema says {', '.join(self._columns)};"
                 " they must name the same columns in the same order"
             )
 

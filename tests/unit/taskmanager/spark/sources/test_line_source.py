@@ -296,6 +296,41 @@ def test_options_that_cannot_be_kept_are_refused(tmp_path: Path, option: dict[st
         LineSource(csv_source(tmp_path, **option), ("a", "b"))
 
 
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ({"header": "yes"}, "the option header is 'yes'; it must be true or false"),
+        ({"HEADER": "1"}, "the option header is '1'; it must be true or false"),
+        ({"multiLine": "on"}, "the option multiLine is 'on'; it must be true or false"),
+        ({"ignoreLeadingWhiteSpace": ""}, "the option ignoreLeadingWhiteSpace is ''; it must be true or false"),
+        ({"quote": "''"}, "the option quote is \"''\"; it must be one character, or empty for none"),
+        ({"escape": "ab"}, "the option escape is 'ab'; it must be one character"),
+        ({"comment": "//"}, "the option comment is '//'; it must be one character"),
+        ({"sep": ""}, "the option sep is ''; give what divides two values"),
+        ({"delimiter": "\\x"}, "the option sep is .*; give what divides two values"),
+        ({"multiLine": "true", "unescapedQuoteHandling": "SKIP_VALUE"}, "must be STOP_AT_DELIMITER"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tmp_path: Path, option: dict[str, str], why: str) -> None:
+    with pytest.raises(UserError, match=f"the source {tmp_path}: .*{why}"):
+        LineSource(csv_source(tmp_path, **option), ("a", "b"))
+
+
+@pytest.mark.parametrize("separator", ["\\t", "\t"])
+def test_options_are_understood_as_spark_does(tmp_path: Path, separator: str) -> None:
+    (tmp_path / "x").write_text("a\tb\n1\tx\n")
+    for header in ("TRUE", "True"):
+        reader = opened(csv_source(tmp_path, header=header, sep=separator, quote=""), ("a", "b"))
+        assert read_all(reader) == b"1\tx\n"
+    assert read_all(opened(csv_source(tmp_path, header="FALSE"), ("a", "b"))) == b"a\tb\n1\tx\n"
+
+
+def test_a_first_line_that_is_no_header_is_shown_in_part(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a" * 200_000 + ",b\n1,2\n")
+    with pytest.raises(UserError, match=r"the header of x is a{500}, but the schema says a, b"):
+        read_all(opened(csv_source(tmp_path, header="true"), ("a", "b")))
+
+
 def test_multiline_belongs_to_csv(tmp_path: Path) -> None:
     source = FileSource(path=str(tmp_path), format=FileFormat.JSON_LINES, schema="a INT", options={"multiLine": "true"})
     with pytest.raises(UserError, match=r"multiLine.*not supported: files are read line by line"):
@@ -330,6 +365,28 @@ def test_an_escaped_quote_ends_no_value(tmp_path: Path) -> None:
     while isinstance(batch := reader.read(1, 0), Reading):
         pieces += batch.content
     assert pieces == [b'1,"a \\" b\nc \\\\"\n', b'2,"d"\n']
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("budget", [1, 7, 10, 1000])
+def test_a_quote_within_a_value_is_part_of_it(tmp_path: Path, budget: int, continuous: bool) -> None:
+    """It joined two records, or kept a watched file's last ones until there was another one."""
+    records = [b'1,5" pipe\n', b'2,"a\nb"\n', b"3,x\n"]
+    (tmp_path / "x").write_bytes(b"".join(records))
+    reader = opened(replace(csv_source(tmp_path, multiLine="true"), continuous=continuous), ("a", "b"))
+    found, rows = b"", 0
+    while isinstance(batch := reader.read(budget, 0), Reading):
+        found += b"".join(batch.content)
+        rows += batch.rows
+    assert (found, rows) == (b"".join(records), 3)
+
+
+def test_an_unclosed_quote_at_the_end_of_a_file_takes_no_record_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b'1,a\n2,"b\n3,c')
+    (tmp_path / "y").write_bytes(b'4,"d"\n')
+    reader = opened(csv_source(tmp_path, multiLine="true"), ("a", "b"))
+    with pytest.raises(UserError, match=r"file x has a record at byte 4 that does not end within 8 bytes: a quote in"):
+        read_all(reader, 1000)
 
 
 def test_a_record_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
