@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
 _CHUNK = 1_000  # records
 _WAIT_S = 0.02
 _QUIET_MS = 20
+_MOST_MS = (2**63 - 1) // 1000
 _RECORD_BYTES = 50  # besides key and value
 
 
@@ -353,7 +354,7 @@ def _table(messages: Sequence[Any]) -> pa.Table:
         pa.array([message.topic() for message in messages], pa.string()),
         pa.array([message.partition() for message in messages], pa.int32()),
         pa.array([message.offset() for message in messages], pa.int64()),
-        # kind 0: the record has no time
-        pa.array([ms if kind else None for kind, ms in stamps], pa.timestamp("ms", "UTC")).cast(SCHEMA[-1].type),
+        # kind 0: the record has no time. One that no TIMESTAMP can have is in another unit, such as nanoseconds
+        pa.array([ms * 1000 if kind and -_MOST_MS <= ms <= _MOST_MS else None for kind, ms in stamps], SCHEMA[-1].type),
     ]
     return pa.table(columns, schema=SCHEMA)

@@ -95,6 +95,19 @@ def test_a_bounded_source_reads_the_existing_input_and_ends(kafka: KafkaBroker, 
     assert first["timestamp"].null_count == 0
 
 
+def test_a_time_that_no_timestamp_can_have_is_null(kafka: KafkaBroker, make: Make) -> None:
+    """A producer that has written nanoseconds ends no job: the record is in the topic for good."""
+    topic = kafka.topic()
+    producer = Producer({"bootstrap.servers": kafka.servers})
+    times = [1_700_000_000_000, 1_700_000_000_000_000_000, 2**63 - 1, 9_000_000_000_000_000]
+    for time_ms in times:
+        producer.produce(topic, b"x", partition=0, timestamp=time_ms)
+    assert producer.flush(10) == 0
+    table = read(make(topic, discover(source(kafka, topic, bounded=True), (), WHERE)[0]))
+    expected = [1_700_000_000_000_000, None, None, 9_000_000_000_000_000_000]
+    assert table.column("timestamp").cast(pa.int64()).to_pylist() == expected
+
+
 def test_every_offset_can_be_restored(kafka: KafkaBroker, make: Make) -> None:
     topic = filled(kafka)
     whole = [b"0-%d" % n for n in range(20)]
