@@ -133,6 +133,7 @@ class ParquetSource:
             else:
                 _require_plain_order(name, found.schema_arrow)
                 _require_no_partitions(name, found.schema_arrow)
+                _require_distinct(name, found.schema_arrow.names)
                 return spark_schema(found, name)
         return None  # continuous: the existing files are still being written
 
@@ -172,14 +173,18 @@ class ParquetSource:
     def _fitted(self, name: str, table: pa.Table) -> pa.Table:
         assert self._schema is not None, "spec() comes first"
         in_path = partition_values(name)
-        called = {
-            column_name.casefold(): column_name for column_name in table.column_names
-        }  # ignoring case, as Spark does
+        exact: dict[str, list[int]] = {}
+        folded: dict[str, list[int]] = {}  # ignoring case, as Spark does
+        for place, column_name in enumerate(table.column_names):
+            exact.setdefault(column_name, []).append(place)
+            folded.setdefault(column_name.casefold(), []).append(place)
         columns = []
         for wanted in self._schema.names:
-            found = wanted if wanted in table.column_names else called.get(wanted.casefold())
-            if found is not None:
-                columns.append(table.column(found))
+            found = exact.get(wanted) or folded.get(wanted.casefold(), [])
+            if len(found) > 1:
+                raise _ambiguous(name, wanted)
+            if found:
+                columns.append(table.column(found[0]))
             elif wanted in in_path:
                 columns.append(pa.chunked_array([pa.repeat(pa.scalar(in_path[wanted], pa.string()), table.num_rows)]))
             else:
@@ -225,6 +230,22 @@ def _require_no_partitions(name: str, schema: pa.Schema) -> None:
             f"the source file {name} is in a folder that encodes the column '{found[0]}': give the source a"
             f" schema= with all columns to read, which may include '{found[0]}'"
         )
+
+
+def _require_distinct(name: str, columns: Sequence[str]) -> None:
+    """Raises UserError for columns that Spark would take for one another."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.casefold() in seen:
+            raise _ambiguous(name, column)
+        seen.add(column.casefold())
+
+
+def _ambiguous(name: str, column: str) -> UserError:
+    return UserError(
+        f"the source file {name} has more than one column '{column}' (in any case): give the source a schema= without"
+        " it, or write the file with other names"
+    )
 
 
 def _row_group_at(file: pq.ParquetFile, row: int) -> tuple[int, int]:

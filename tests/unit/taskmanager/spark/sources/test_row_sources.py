@@ -216,6 +216,26 @@ def test_declared_parquet_columns_are_found_in_any_case(tmp_path: Path) -> None:
     assert reading.content.to_pylist() == [{"id": 7}]
 
 
+@pytest.mark.parametrize("names", [["a", "a", "b"], ["a", "A", "b"]])
+def test_parquet_columns_of_one_name_are_refused_if_they_are_read(tmp_path: Path, names: list[str]) -> None:
+    pq.write_table(pa.table([[1], [2], [3]], names=names), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r"x\.parquet has more than one column '[aA]' \(in any case\): give"):
+        ParquetSource(parquet(tmp_path), None).spec()
+    found = []
+    for wanted in ("a", "A", "b"):
+        source = ParquetSource(parquet(tmp_path), pa.schema([(wanted, pa.int32())]))
+        source.spec()
+        source.assign(*discover(parquet(tmp_path), ()))
+        try:
+            reading = source.read(1 << 20, 0)
+        except UserError as error:
+            assert f"x.parquet has more than one column '{wanted}'" in str(error)  # noqa: PT017  not each name fails
+        else:
+            assert isinstance(reading, Reading)
+            found += reading.content.to_pylist()
+    assert found == ([{"b": 3}] if names[1] == "a" else [{"a": 1}, {"A": 2}, {"b": 3}])
+
+
 def test_parquet_without_a_file_has_no_schema_yet(tmp_path: Path) -> None:
     assert ParquetSource(parquet(tmp_path), None).spec() is None
 
