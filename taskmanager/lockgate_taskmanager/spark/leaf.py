@@ -231,7 +231,7 @@ class TableLeaf:
         if spec.form is Form.RANGES:
             return _exploded(lines.select(sf.from_csv("value", sf.lit(_RANGES)).alias("r")).select("r.*"))
         parse = sf.from_csv if spec.form is Form.CSV else sf.from_json
-        filled = lines.where("trim(value) <> ''")
+        filled = lines.where(sf.rlike("value", sf.lit("[^\\x00-\\x20]")))
         if spec.form is Form.CSV and (comment := dialect_of(dict(spec.options)).comment):
             filled = filled.where(~sf.startswith("value", sf.lit(comment)))  # from_csv would make it a row of NULL
 

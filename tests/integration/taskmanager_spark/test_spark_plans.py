@@ -62,7 +62,7 @@ CASES: list[tuple[LeafSpec, list[tuple[Content, list[tuple[Any, ...]]]]]] = [
         [
             ([b"1,x\n2,\n"], [(1, "x"), (2, None)]),
             ([b'3,"q, r"\n', b"4,z\r\n"], [(3, "q, r"), (4, "z")]),
-            ([b"5,y\n"], [(5, "y")]),
+            ([b"\t\n \t \r\n\r\n5,y\n"], [(5, "y")]),
         ],
     ),
     (LeafSpec(Form.CSV, ddl="a INT, s STRING", options=(("sep", ";"),)), [([b"1;x\n"], [(1, "x")])] * 2),
@@ -81,7 +81,7 @@ CASES: list[tuple[LeafSpec, list[tuple[Content, list[tuple[Any, ...]]]]]] = [
     ),
     (
         LeafSpec(Form.JSON, ddl="a INT, s STRING"),
-        [([b'{"a":1,"s":"x"}\n\n{"s":"y"}\n'], [(1, "x"), (None, "y")]), ([b'{"a":7}\n'], [(7, None)])],
+        [([b'{"a":1,"s":"x"}\n\n{"s":"y"}\n'], [(1, "x"), (None, "y")]), ([b'\t\n \r\n{"a":7}\n'], [(7, None)])],
     ),
     (
         LeafSpec(Form.RANGES),
