@@ -84,10 +84,11 @@ def test_files_of_another_run_end_where_they_end_now(tmp_path: Path) -> None:
     assert reopened(bounded, before[0]) == (replace(before[0], end=4),), "the rest of it stays"
     watched = [replace(split, end=-1) for split in before]
     assert [split.end for split in reopened(bounded, *watched)] == [4, 2, 2]
-    assert [split.end for split in reopened(bounded, SplitState("gone", 2, 9))] == [9], "reading it says so"
+    lost = (SplitState("gone", 2, 9), SplitState("gone", 2, -1, seen=9))
+    assert [split.end for split in reopened(bounded, *lost)] == [9, 9], "reading it says so"
     continuous = replace(bounded, continuous=True, poll_interval_ms=1)
     assert {split.end for split in reopened(continuous, *before, *watched)} == {-1}
-    with pytest.raises(UserError, match="has shrunk to 2 bytes, below the offset 3 it was read to"):
+    with pytest.raises(UserError, match="has shrunk to 2 bytes; it was read to 3"):
         reopened(bounded, SplitState("same", 3, 3))
     rows = SplitState("part.parquet", 10, 10)
     assert reopened(replace(bounded, format=FileFormat.PARQUET), rows) == (rows,)
