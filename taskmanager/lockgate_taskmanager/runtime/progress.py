@@ -37,6 +37,7 @@ class Progress:
         self._subtasks = {key: SubtaskProgress(key.vertex_id, key.subtask) for key in subtasks}
         self._assigned: dict[SubtaskId, dict[str, SplitState]] = {}
         self._complete: set[SubtaskId] = set()
+        self._partial: set[SubtaskId] = set()  # with splits that are not in `_assigned`, for want of room
         self._size_bytes = 0
 
     def reported(self, body: Any) -> None:
@@ -59,10 +60,14 @@ class Progress:
             known = self._assigned.setdefault(subtask, {})
             if body.complete:
                 self._complete.add(subtask)
-            for split in body.splits if self._fits else ():
-                if split.split not in known:
-                    known[split.split] = split
-                    self._size_bytes += len(split.split) + _SPLIT_BYTES
+            for split in body.splits:
+                if split.split in known:
+                    continue
+                if self._size_bytes > MAX_ASSIGNED_BYTES:
+                    self._partial.add(subtask)
+                    break
+                known[split.split] = split
+                self._size_bytes += len(split.split) + _SPLIT_BYTES
 
     def forget(self, subtasks: Iterable[SubtaskId]) -> None:
         """They are replaced by a later attempt, and the others run on."""
@@ -70,20 +75,20 @@ class Progress:
             for key in subtasks:
                 self._subtasks.pop(key, None)
                 self._complete.discard(key)
+                self._partial.discard(key)
                 gone = self._assigned.pop(key, {})
                 self._size_bytes -= sum(len(name) + _SPLIT_BYTES for name in gone)
 
     def message(self, counters: Mapping[SubtaskId, tuple[OperatorCounters, ...]]) -> AttemptProgress | None:
-        """For the registration with a leader; None when it would be too large. counters: the newest ones."""
+        """For the registration with a leader; None when it would be too large. counters: the newest ones.
+
+        None as well while any split is missing, since a leader that does not know of it would assign it once more.
+        """
         with self._lock:
-            if not self._fits:
+            if self._partial or self._size_bytes > MAX_ASSIGNED_BYTES:
                 return None
             found = (replace(self._of(key), counters=counters.get(key, ())) for key in self._subtasks)
             return AttemptProgress(self._attempt, tuple(found))
-
-    @property
-    def _fits(self) -> bool:
-        return self._size_bytes <= MAX_ASSIGNED_BYTES
 
     def _of(self, subtask: SubtaskId) -> SubtaskProgress:
         return replace(

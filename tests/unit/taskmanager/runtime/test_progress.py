@@ -18,6 +18,7 @@ from lockgate_taskmanager.runtime.progress import MAX_ASSIGNED_BYTES, Progress
 
 ATTEMPT = AttemptId("job", "run", 3)
 READ, COUNT = SubtaskId(ATTEMPT, "read", 0), SubtaskId(ATTEMPT, "count", 1)
+OTHER = SubtaskId(ATTEMPT, "read", 1)
 
 
 def assign(*names: str, complete: bool = False, to: SubtaskId = READ) -> AssignSplits:
@@ -79,3 +80,28 @@ def test_more_splits_than_fit_into_a_registration_are_not_reported() -> None:
     assert len(registered(progress)["read"].assigned) == MAX_ASSIGNED_BYTES // 1_050
     progress.assigned(assign(*(f"{name}-{number}" for number in range(100))))
     assert progress.message({}) is None
+
+
+def test_while_a_running_subtask_has_splits_that_were_not_noted_there_is_no_adoption() -> None:
+    """Another subtask restarts alone, so there is room again; the next leader would assign the missing split twice."""
+    progress = Progress(ATTEMPT, (READ, OTHER))
+    full = [f"{number:05}{'x' * 1_000}" for number in range(MAX_ASSIGNED_BYTES // 1_000)]
+    progress.assigned(assign(*full))
+    progress.assigned(assign("late", to=OTHER))
+    progress.forget([READ])
+    assert progress.message({}) is None
+    progress.assigned(assign("later", to=OTHER))
+    assert progress.message({}) is None
+    progress.forget([OTHER])
+    assert progress.message({}) is not None
+
+
+def test_splits_that_restart_with_their_subtask_are_not_missing() -> None:
+    progress = Progress(ATTEMPT, (READ, OTHER))
+    progress.assigned(assign("small", to=OTHER))
+    full = [f"{number:05}{'x' * 1_000}" for number in range(MAX_ASSIGNED_BYTES // 1_000 + 1)]
+    progress.assigned(assign(*full))
+    progress.assigned(assign("small", to=OTHER))  # the same again is no more
+    assert progress.message({}) is None
+    progress.forget([READ])
+    assert [split.split for split in registered(progress)["read"].assigned] == ["small"]
