@@ -218,7 +218,8 @@ class Attempt:
         """The messages to send once the record of the adopted attempt is rewritten.
 
         metadata: the newest completed snapshot, whose completion may not be known everywhere. Those begun after it are
-        over: an earlier leader would have had to complete them. Raises SourceStateUnreadable, TooManyPartitions.
+        over: an earlier leader would have had to complete them. Raises SourceStateUnreadable, DeployTooLarge,
+        TooManyPartitions.
         """
         completed_id = metadata.checkpoint_id if metadata is not None else 0
         sends: list[Send | Emit] = []

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lockgate_proto.codec import encode
-from lockgate_proto.messages import AttemptId, CheckpointMetadata, Deploy, JobGraph
+from lockgate_proto.messages import AttemptId, CheckpointMetadata, Deploy, DiscoverSplits, JobGraph
 from lockgate_proto.rpc import MAX_MESSAGE_BYTES
 
 from lockgate_coordinator.checkpoint.handles import all_handles
@@ -26,7 +26,7 @@ ENVELOPE_BYTES = 1024
 
 
 class DeployTooLarge(Exception):
-    """The Deploy for one task manager cannot be sent; str() is for the job's author."""
+    """A message with which an attempt begins cannot be sent; str() is for the job's author."""
 
 
 def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
@@ -40,6 +40,20 @@ def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
             f"The deployment message of one task manager for this job is {_mb(size)}, and {_mb(limit)} fit into a "
             f"message: the snapshot's inline state is {_mb(inline)} of it. Use more task managers, a snapshot of "
             f"the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
+        )
+
+
+def check_known(discover: DiscoverSplits, limit: int = MAX_MESSAGE_BYTES) -> None:
+    """Raises DeployTooLarge for a request for splits that names more than fit into `limit` bytes. See check_size."""
+    files = sum(len(handle.path) + len(handle.inline) + 1024 for handle in discover.files)
+    if 8 * (sum(map(len, discover.known)) + len(discover.known) + files) + ENVELOPE_BYTES < limit:
+        return
+    size = len(encode(discover)) + ENVELOPE_BYTES
+    if size > limit:
+        raise DeployTooLarge(
+            f"Source '{discover.vertex_id}' has {len(discover.known):,} files or other splits that are not finished: "
+            f"their names are {_mb(size)}, and {_mb(limit)} fit into a message. Read them with several sources, or "
+            f"with fewer and larger files. The snapshots stay."
         )
 
 

@@ -38,6 +38,7 @@ from lockgate_proto.splits import UNBOUNDED
 
 from lockgate_coordinator.graph.bounds import MAX_PARALLELISM
 from lockgate_coordinator.graph.shape import poll_interval_ms
+from lockgate_coordinator.job.deploy_size import check_known
 from lockgate_coordinator.job.first_positions import KnownPositions, depends_on_time
 from lockgate_coordinator.job.redistribute import by_size, remaining, source_state
 
@@ -184,7 +185,7 @@ class SplitAssigner:
     def deployed(self, now_ms: int) -> list[SplitEffect]:
         """The attempt is deployed, or adopted: discovers splits, unless every subtask's list of splits is complete.
 
-        Raises TooManyPartitions.
+        Raises TooManyPartitions, DeployTooLarge.
         """
         if len(self._closed) == self._vertex.parallelism:
             self._move(SplitPhase.COMPLETE, now_ms)
@@ -267,8 +268,9 @@ class SplitAssigner:
         is_first = self._round == self._first_round  # later, the task manager has found the others itself
         known = tuple(sorted(self._known)) if is_first else ()
         files = tuple(self._files) if is_first else ()
-        lister = self._id_of(self.lister)
-        return [Discover(DiscoverSplits(lister, self.vertex_id, known, self._round, files))]
+        body = DiscoverSplits(self._id_of(self.lister), self.vertex_id, known, self._round, files)
+        check_known(body)
+        return [Discover(body)]
 
     def _id_of(self, index: int) -> AttemptId:
         return self._earlier.get(index, self._attempt)

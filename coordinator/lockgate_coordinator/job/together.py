@@ -9,7 +9,8 @@ from lockgate_proto.messages import AssignSplits, AssignSplitsTogether
 from lockgate_coordinator.job.effects import Effect, Send
 
 MOST_TOGETHER = 1_000
-"""Orders and splits in one message: far from the limits of a message."""
+"""Orders and splits in one message: far from the limits of a message. A split with a long name counts for several."""
+_NAME = 1_000
 
 
 def together(wanted: Sequence[Effect]) -> list[Effect]:
@@ -25,7 +26,7 @@ def together(wanted: Sequence[Effect]) -> list[Effect]:
     for effect in wanted:
         if isinstance(effect, Send):
             name, body = effect.task_manager_id, effect.body
-            size = 1 + len(body.splits) if isinstance(body, AssignSplits) else MOST_TOGETHER
+            size = _size(body) if isinstance(body, AssignSplits) else MOST_TOGETHER
             if isinstance(body, AssignSplits) and size <= room.get(name, 0):
                 orders[newest[name]].append(body)
                 room[name] -= size
@@ -39,3 +40,7 @@ def together(wanted: Sequence[Effect]) -> list[Effect]:
         if isinstance(effect, Send) and len(several) > 1:
             found[place] = Send(effect.task_manager_id, AssignSplitsTogether(tuple(several)))
     return found
+
+
+def _size(order: AssignSplits) -> int:
+    return 1 + sum(1 + len(split.split) // _NAME for split in order.splits)

@@ -13,7 +13,9 @@ from lockgate_proto.codec import MalformedMessage
 from lockgate_proto.messages import (
     AssignSplits,
     AssignSplitsTogether,
+    CoordinatorMessage,
     Deploy,
+    DiscoverSplits,
     KeepCopies,
     NotifyCheckpointComplete,
     PrepareJob,
@@ -28,6 +30,7 @@ from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
 from lockgate_coordinator.runtime.register_bounds import register_problem
 from lockgate_coordinator.runtime.rpc_server import Stream
 from lockgate_coordinator.runtime.term import LeaderTerm
+from lockgate_coordinator.runtime.undeliverable import problem_of
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ class ControlService:
         reader = asyncio.create_task(self._read(term, link, stream, registered))
         too_late = asyncio.get_running_loop().call_later(_REGISTER_WAIT_S, _give_up, link, registered)
         try:
-            await _write(link, stream, bell)
+            await self._write(term, link, stream, bell)
         finally:
             too_late.cancel()
             reader.cancel()
@@ -113,18 +116,26 @@ class ControlService:
         if message.token > term.token:
             raise self._dispatcher.refuse_token(f"task manager {message.task_manager_id}", message.token, term)
 
+    async def _write(self, term: LeaderTerm, link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
+        """Sends the messages of the link until it is closed."""
+        while link.end is None:
+            message = link.take()
+            if message is None:
+                await bell.wait()
+                continue
+            await self._deliver(term, link, stream, message)
 
-async def _write(link: TaskManagerLink, stream: Stream, bell: Bell) -> None:
-    """Sends the messages of the link until it is closed."""
-    while link.end is None:
-        message = link.take()
-        if message is None:
-            await bell.wait()
-            continue
+    async def _deliver(
+        self, term: LeaderTerm, link: TaskManagerLink, stream: Stream, message: CoordinatorMessage
+    ) -> None:
+        data = await stream.encoded(lambda: message, large=_is_large(message.body))
+        if problem := problem_of(message.body, len(data)):
+            self._dispatcher.tell(term, lambda: term.task_managers.undeliverable(link, message.body, problem))
+            return
         notifies = isinstance(message.body, NotifyCheckpointComplete)
         if notifies:
             faults.point("before-notify")
-        await stream.send(message, large=_is_large(message.body))
+        await stream.send_bytes(data)
         if notifies:  # the connection has taken it
             faults.point("after-notify")
 
@@ -136,7 +147,7 @@ def _is_large(body: Any) -> bool:
             return True
         case Deploy(restore=restore):
             return any(state.operators or state.channels for state in restore)
-        case AssignSplits(splits=splits):
+        case AssignSplits(splits=splits) | DiscoverSplits(known=splits):
             return len(splits) > _MANY_SPLITS
         case AssignSplitsTogether(orders=orders):
             return sum(len(order.splits) for order in orders) > _MANY_SPLITS

@@ -13,7 +13,7 @@ import logging
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 from lockgate_common.addresses import ProbeAnswer
@@ -46,6 +46,7 @@ from lockgate_coordinator.runtime.actor import Actor, Timer
 from lockgate_coordinator.runtime.heartbeat_pace import HeartbeatPace
 from lockgate_coordinator.runtime.link import MAX_QUEUED, Registration, TaskManagerLink
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_coordinator.runtime.undeliverable import report_instead
 from lockgate_coordinator.runtime.workers import KeyedWorkers
 
 log = logging.getLogger(__name__)
@@ -372,6 +373,17 @@ class TaskManagers:
         number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
         member.link.send(self._message(member, body, number))
         return True
+
+    def undeliverable(self, link: TaskManagerLink, body: Any, problem: str) -> None:
+        """A message queued on this link is too large, see undeliverable.py."""
+        member = next((member for member in self._members.values() if member.link is link), None)
+        if member is None:
+            return
+        self._trouble.error(log, member.task_manager_id, "not sent to %s: %s", member.task_manager_id, problem)
+        if (report := report_instead(body, problem)) is not None:
+            self._listener.task_manager_reported(
+                member, TaskManagerMessage(self._token, member.task_manager_id, report)
+            )
 
     def _beat(self) -> None:
         if self._closed:

@@ -16,6 +16,7 @@ from lockgate_proto.messages import (
     CheckpointMetadata,
     CompletedCheckpoint,
     Deploy,
+    DiscoverSplits,
     FailureCause,
     ForeachBatchSink,
     JobState,
@@ -27,6 +28,7 @@ from lockgate_proto.messages import (
     PythonSource,
     PythonTransform,
     SplitsDiscovered,
+    SplitState,
     StateHandle,
     StateKind,
     SubtaskState,
@@ -34,7 +36,7 @@ from lockgate_proto.messages import (
 
 from tests.layouts import layout
 from tests.unit.coordinator.driver import Driver
-from tests.unit.coordinator.jobs import attempt, word_count
+from tests.unit.coordinator.jobs import attempt, source_state, word_count
 
 
 def snapshot(driver: Driver | None = None) -> tuple[CompletedCheckpoint, CheckpointMetadata]:
@@ -124,6 +126,39 @@ def test_a_start_whose_state_fits_into_no_message_is_known_beforehand_and_more_t
     assert not start_problem(graph, start, (1,)), "the job waits for slots, and there may be more of them then"
     assert not start_problem(graph, start, ())
     assert not start_problem(graph, metadata, (2,))
+
+
+def test_splits_whose_names_fit_into_no_message_fail_the_job_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request would break the control stream of its task manager, for every job."""
+    checkpoint, metadata = snapshot()
+    unread = tuple(SplitState(f"{number}-{'x' * 100}", 0, 9) for number in range(1_000))
+    source = source_state("read", 0, unread, complete=False)
+    subtasks = tuple(
+        replace(known, operators=source.operators) if (known.vertex_id, known.subtask) == ("read", 0) else known
+        for known in metadata.subtasks
+    )
+    large = replace(metadata, subtasks=subtasks)
+    monkeypatch.setattr(deploy_size.check_known, "__defaults__", (90_000,))
+    driver = Driver()
+    driver.deploy(driver.recover(AttemptRecord(attempt=1), (checkpoint,), large, 2).request)
+    assert not driver.sent(DiscoverSplits)
+    assert "Source 'read' has 1,001 files or other splits that are not finished" in driver.result().error
+    assert driver.result().keep_files
+    monkeypatch.setattr(deploy_size.check_known, "__defaults__", (190_000,))
+    driver = Driver()
+    driver.deploy(driver.recover(AttemptRecord(attempt=1), (checkpoint,), large, 2).request)
+    assert driver.sent(DiscoverSplits)
+
+
+@pytest.mark.parametrize("files", [0, 3])
+@pytest.mark.parametrize("name", ["a", "\U0001f6aa" * 20])
+def test_the_size_of_a_request_for_splits_is_never_underestimated(name: str, files: int) -> None:
+    handles = (StateHandle(path="file:///x", checksum="sha256:" + "0" * 64, size_bytes=5),) * files
+    body = DiscoverSplits(attempt(), "read", (name,) * 2_000, 1, handles)
+    needed = len(encode(body)) + deploy_size.ENVELOPE_BYTES
+    deploy_size.check_known(body, needed)
+    with pytest.raises(deploy_size.DeployTooLarge, match="message"):
+        deploy_size.check_known(body, needed - 1)
 
 
 @pytest.mark.parametrize("size", [10, 5_000, 60_000])

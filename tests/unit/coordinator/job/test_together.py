@@ -61,3 +61,9 @@ def test_the_single_orders_have_the_cause_of_the_message() -> None:
         (SubtaskId(ATTEMPT, "read", 1), "c1-7"),
         (SubtaskId(ATTEMPT, "read", 2), "c1-7"),
     ]
+
+
+def test_splits_with_long_names_are_not_collected_beyond_a_message() -> None:
+    long = AssignSplits(SubtaskId(ATTEMPT, "read", 1), (SplitState("x" * 1_000 * MOST_TOGETHER),))
+    each: list[Effect] = [Send("a", long), Send("a", long)]
+    assert together(each) == each

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -17,6 +17,8 @@ from lockgate_proto.release import REVISION, own_release
 
 TOKEN = 5
 RUNS = m.AttemptId("job", "run", 1)
+READ = m.SubtaskId(RUNS, "read", 0)
+FAILED = m.SubtaskReport(READ, m.SubtaskPhase.SUBTASK_FAILED, m.FailureCause.STATE_UNREADABLE, "why")
 
 
 class RecordingListener:
@@ -132,6 +134,31 @@ def test_a_task_manager_of_an_earlier_version_gets_each_order_alone(testing: Tes
     assert testing.registry.send("old", both)
     assert read(new)[1:] == [(1, both)]
     assert read(old)[1:] == [(number + 1, replace(order, cause_id="c1-7")) for number, order in enumerate(orders)]
+
+
+@pytest.mark.parametrize(
+    ("body", "report"),
+    [
+        (
+            m.DiscoverSplits(RUNS, "read", round=3),
+            m.SplitsDiscovered(RUNS, "read", error="why", cause=m.FailureCause.STATE_UNREADABLE, round=3),
+        ),
+        (m.AssignSplits(READ), FAILED),
+        (m.AssignSplitsTogether((m.AssignSplits(READ), m.AssignSplits())), FAILED),
+        (m.KeepCopies(RUNS, 4), m.CopiesKept(RUNS, 4, problem="why")),
+        (m.StateQuery(7), m.StateAnswer(7, m.QueryOutcome.NOT_ANSWERABLE, problem="why")),
+        (m.PrepareJob(), None),
+    ],
+)
+def test_the_sender_of_a_message_over_the_limit_gets_a_report(
+    testing: TestingRegistry, body: Any, report: object
+) -> None:
+    link = testing.connect(RUNS)
+    testing.registry.undeliverable(link, body, "why")
+    assert testing.listener.messages == ([report] if report else [])
+    testing.connect(RUNS)
+    testing.registry.undeliverable(link, body, "why")  # of the stream before
+    assert len(testing.listener.messages) == bool(report)
 
 
 def test_repeated_messages_of_a_task_manager_are_handled_once(testing: TestingRegistry) -> None:
