@@ -25,6 +25,7 @@ from lockgate_proto.release import newer_text
 from pyarrow import fs
 
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION, OLDEST_FORMAT
+from lockgate_coordinator.checkpoint.handles import all_handles
 from lockgate_coordinator.runtime.errors import ForeignSnapshot, NewerFormat, StorageError
 from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal, UnverifiedFile, unsealed
 
@@ -95,8 +96,14 @@ class MetadataFiles:
         return self._folder(run).uri
 
     def content(self, metadata: CheckpointMetadata) -> bytes:
-        """What its file consists of: the encoded metadata, sealed."""
-        return self._seal.sealed(encode(metadata))
+        """What its file consists of: the encoded metadata, sealed. Raises StorageError where that could not be read."""
+        inline = sum(len(handle.inline) for handle in all_handles(metadata.subtasks))
+        if inline <= _MOST_BYTES and len(data := self._seal.sealed(encode(metadata))) <= _MOST_BYTES:
+            return data
+        raise StorageError(
+            f"the state in snapshot {metadata.checkpoint_id} is too large for its file ({_MOST_BYTES:,} bytes): use "
+            "the filesystem or rocksdb state backend, which store it in files of their own"
+        )
 
     def write(self, run: Run, metadata: CheckpointMetadata, data: bytes) -> StoredFile:
         """Publishes `data`, the metadata's content, as `chk-<id>/_metadata`; durable when this returns.

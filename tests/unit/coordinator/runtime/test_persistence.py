@@ -7,16 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
+from lockgate_coordinator.checkpoint.effects import PersistCheckpoint
+from lockgate_coordinator.checkpoint.events import CheckpointPersisted, CheckpointPersistFailed
+from lockgate_coordinator.checkpoint.failures import FailureReason
 from lockgate_coordinator.job.events import AttemptPersisted, PersistFailed
-from lockgate_coordinator.runtime import term_fence
+from lockgate_coordinator.runtime import metadata_files, term_fence
 from lockgate_coordinator.runtime.errors import Stopped
-from lockgate_coordinator.runtime.metadata_files import MetadataFiles
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_ha.embedded import EmbeddedZooKeeper
 from lockgate_ha.errors import OutcomeUnknown, StoreUnavailable
 from lockgate_ha.records import JobRecords
-from lockgate_proto.messages import AttemptRecord, JobRecord
+from lockgate_proto.messages import (
+    AttemptRecord,
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    JobRecord,
+    OperatorState,
+    StateHandle,
+    StateKind,
+    SubtaskState,
+)
 
 UNKNOWN, AWAY = OutcomeUnknown("the connection broke"), StoreUnavailable("ZooKeeper is away")
 
@@ -73,3 +86,26 @@ def test_an_outcome_unknown_at_the_end_of_the_term_is_neither_done_nor_failed(le
     leader.over.set()
     with pytest.raises(Stopped):
         leader.write()
+
+
+@pytest.mark.parametrize("most", [1_000, 1_100])
+def test_a_snapshot_that_could_never_be_read_is_neither_written_nor_recorded(
+    leader: TestingLeader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Its state alone is too large, or only with what is around it. The checkpoint fails, and the one before stays."""
+    persistence, run = leader.persistence, Run("job", "run")
+
+    def write(number: int) -> CheckpointPersisted | CheckpointPersistFailed:
+        state = OperatorState("op", StateKind.KEYED_STATE, StateHandle(inline=bytes(1_050)))
+        subtasks = (SubtaskState("count", 0, (state,)),)
+        metadata = CheckpointMetadata(FORMAT_VERSION, "job", "run", number, subtasks=subtasks)
+        return persistence.write_checkpoint(run, PersistCheckpoint(metadata, CompletedCheckpoint(number)))
+
+    assert isinstance(write(1), CheckpointPersisted)
+    monkeypatch.setattr(metadata_files, "_MOST_BYTES", most)
+    answer = write(2)
+    assert isinstance(answer, CheckpointPersistFailed)
+    assert answer.reason is FailureReason.STORAGE_FAILED
+    assert "use the filesystem or rocksdb state backend" in answer.text
+    assert [path.parent.name for path in tmp_path.rglob("_metadata")] == ["chk-1"]
+    assert [checkpoint.checkpoint_id for checkpoint in leader.records.checkpoints("job")] == [1]
