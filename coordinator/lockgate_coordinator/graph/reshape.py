@@ -34,7 +34,7 @@ def merged(before: Iterable[VertexParallelism], more: Iterable[VertexParallelism
 def reshape_problems(graph: JobGraph, wanted: Iterable[VertexParallelism]) -> tuple[str, ...]:
     """Every reason why the graph cannot have these parallelisms, as sentences."""
     listed = tuple(wanted)
-    names = [vertex.id for vertex in graph.vertices]
+    names = dict.fromkeys(vertex.id for vertex in graph.vertices)
     if not listed:
         return ("No vertex is named: name at least one, with its number of subtasks.",)
     unknown = [

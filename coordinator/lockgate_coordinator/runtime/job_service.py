@@ -25,7 +25,7 @@ from lockgate_proto.codec import encode
 from lockgate_proto.rpc import call, path
 
 from lockgate_coordinator.checkpoint.details import SnapshotDetails
-from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, text_problem
+from lockgate_coordinator.graph.bounds import MAX_DURATION_MS, MAX_PATH, MAX_VERTICES, text_problem
 from lockgate_coordinator.graph.code import brings_code
 from lockgate_coordinator.graph.destinations import destinations
 from lockgate_coordinator.graph.local_sinks import local_sinks
@@ -242,6 +242,7 @@ class JobService:
     def Rescale(self, request: m.RescaleRequest, _call: UnaryCall) -> Later[m.RescaleResponse]:
         """Returns when the new parallelism is durable; the job restarts at it, under any leader."""
         _check_timeout(request.timeout_ms)
+        _check_named(request.parallelism)
         answer = self._order(request.job_key, lambda runner: runner.rescale(request.parallelism, request.timeout_ms))
         if answer is None:
             self._ended(request.job_key)
@@ -430,6 +431,13 @@ def _check_timeout(timeout_ms: int) -> None:
     """Raises Refused for a timeout that is out of range."""
     if not 0 <= timeout_ms <= MAX_DURATION_MS:
         text = f"timeout_ms is {timeout_ms}: it must be between 0 and {MAX_DURATION_MS}; 0 means the checkpoint timeout"
+        raise Refused(StatusCode.INVALID_ARGUMENT, text)
+
+
+def _check_named(parallelism: tuple[m.VertexParallelism, ...]) -> None:
+    """Raises Refused for more vertices than a job can have."""
+    if len(parallelism) > MAX_VERTICES:
+        text = f"{len(parallelism)} vertices are named, and a job has at most {MAX_VERTICES}: name each vertex once"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
 
 

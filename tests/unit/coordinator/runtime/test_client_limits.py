@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from grpc import StatusCode
 from lockgate_common.roles import ANONYMOUS, OWNER, Principal, Role
-from lockgate_common.serving.refusals import RETRY_METADATA, TooMuch
+from lockgate_common.serving.refusals import RETRY_METADATA, Refused, TooMuch
+from lockgate_coordinator.graph.bounds import MAX_VERTICES
 from lockgate_coordinator.runtime import client_limits
 from lockgate_coordinator.runtime.access import is_of_a_process
 from lockgate_coordinator.runtime.client_limits import EXEMPT, Client, ClientLimits, Limits
 from lockgate_coordinator.runtime.guard import status
+from lockgate_coordinator.runtime.job_service import JobService
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
+from lockgate_proto.messages import RescaleRequest, VertexParallelism
 from lockgate_proto.rpc import path
 
 ALICE, BOB = (Principal(name, frozenset({Role.READ})) for name in ("alice", "bob"))
@@ -142,3 +147,12 @@ def test_only_the_clusters_own_processes_are_exempt() -> None:
         assert not is_of_a_process(get_cluster, stranger, forwarded=True)
     with EXEMPT.holds(2**40), EXEMPT.holds(2**40), EXEMPT.stream():
         assert many(EXEMPT, 1_000.0) == many(EXEMPT, 0.0) == 10_000
+
+
+def test_a_rescale_that_names_more_vertices_than_a_job_has_never_reaches_the_leader_s_thread() -> None:
+    nothing: Any = None
+    service = JobService(CoordinatorSettings("z:1", "/s"), "a:1", nothing, nothing, nothing)
+    wanted = (VertexParallelism("count", 2),) * (MAX_VERTICES + 1)
+    with pytest.raises(Refused, match="1001 vertices are named") as caught:
+        service.Rescale(RescaleRequest("job", wanted), nothing)
+    assert caught.value.code is StatusCode.INVALID_ARGUMENT
