@@ -6,4 +6,4 @@ from lockgate_coordinator.runtime.submissions import Submissions
 
 from tests.mutation.rewrite import rewrite
 
-rewrite(Submissions, "submit", "token=self._term.token", "token=0")
+rewrite(Submissions, "submit", "token=self.term.token", "token=0")

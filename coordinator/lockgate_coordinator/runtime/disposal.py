@@ -13,17 +13,19 @@ from lockgate_proto.messages import CheckpointKind, CompletedCheckpoint, JobResu
 from lockgate_coordinator.runtime.dispatcher import writable
 from lockgate_coordinator.runtime.errors import Busy
 from lockgate_coordinator.runtime.metadata_files import metadata_uri
+from lockgate_coordinator.runtime.submissions import Submissions
 from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_coordinator.runtime.views import not_read
 
 
 def dispose(
-    term: LeaderTerm, key: str, checkpoint_id: int, retained: Sequence[CompletedCheckpoint] | None
+    submissions: Submissions, key: str, checkpoint_id: int, retained: Sequence[CompletedCheckpoint] | None
 ) -> Future[None] | None:
     """Begins the deletion; None when there is nothing to delete. retained: of an ended job, None for a running one.
 
     Raises Refused when the snapshot may not be deleted, Busy.
     """
+    term = submissions.term
     writable(term)
     runner = term.jobs.get(key)
     if runner is None and retained is None:
@@ -35,18 +37,20 @@ def dispose(
     if runner is not None and savepoint.kind is not CheckpointKind.SAVEPOINT:
         text = f"{checkpoint_id} of job {key} is a checkpoint, which is deleted automatically while the job runs"
         raise Refused(StatusCode.INVALID_ARGUMENT, text)
-    _require_unused(term, savepoint)
-    if runner is None:
-        return _dispose_retained(term, key, savepoint)
-    if savepoint == found[0]:
+    pointer = metadata_uri(savepoint.pointer)
+    if starting := submissions.starting_from(pointer):
+        raise Busy(f"job {starting}, which is being submitted, starts from this savepoint; try again later")
+    _require_unused(term, pointer)
+    if runner is not None and savepoint == found[0]:
         text = f"savepoint {checkpoint_id} is the newest snapshot of job {key}, which would be restored after a failure"
         raise Refused(StatusCode.FAILED_PRECONDITION, f"{text}; try again after its next checkpoint")
-    return runner.dispose(savepoint)
+    done = _dispose_retained(term, key, savepoint) if runner is None else runner.dispose(savepoint)
+    submissions.deleting(pointer, done)
+    return done
 
 
-def _require_unused(term: LeaderTerm, savepoint: CompletedCheckpoint) -> None:
+def _require_unused(term: LeaderTerm, pointer: str) -> None:
     """Raises Refused if a job started from it and has no own snapshot, or Busy if that is not known yet."""
-    pointer = metadata_uri(savepoint.pointer)
     for other in term.jobs.values():
         if not other.is_read:  # it may start from this savepoint
             raise not_read(other.key, other.trouble)

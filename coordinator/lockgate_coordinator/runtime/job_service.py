@@ -267,7 +267,7 @@ class JobService:
         self._dispatcher.wait_recovered()
         key, number = request.job_key, request.checkpoint_id
         retained = None if self._dispatcher.call(lambda term: key in term.jobs) else self._result(key).retained
-        answer = self._dispatcher.call(lambda term: dispose(term, key, number, retained))
+        answer = self._dispatcher.submissions(lambda submissions: dispose(submissions, key, number, retained))
         if answer is None:
             return m.DisposeSavepointResponse()
         late = "the savepoint may not be deleted yet; dispose of it again"

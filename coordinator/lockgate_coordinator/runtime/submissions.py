@@ -35,8 +35,9 @@ class Submissions:
     """The submissions of one term that are being written."""
 
     def __init__(self, term: LeaderTerm) -> None:
-        self._term = term
+        self.term = term
         self._open: dict[str, _Open] = {}  # by key
+        self._deleting: set[str] = set()  # metadata files of snapshots
 
     def known(self, wanted: JobRecord) -> SubmitResponse | None:
         """The answer for an existing key, None for a new one.
@@ -45,10 +46,10 @@ class Submissions:
         known yet.
         """
         key = wanted.job_key
-        runner = self._term.jobs.get(key) or self._term.ended.get(key)
+        runner = self.term.jobs.get(key) or self.term.ended.get(key)
         if runner is not None and not runner.is_read:
             raise not_read(key, runner.trouble)
-        found: JobRecord | JobResult | None = runner.record if runner is not None else self._term.results.get(key)
+        found: JobRecord | JobResult | None = runner.record if runner is not None else self.term.results.get(key)
         return None if found is None else _same(found, wanted)
 
     def submit(
@@ -75,6 +76,8 @@ class Submissions:
                     raise Busy(f"job {key} is being submitted with another choice for unmatched state; try again")
             elif known is None:
                 self._check_room()
+                if _start(record) in self._deleting:
+                    raise Busy(f"the snapshot {record.restore_from} is being deleted; choose another one, or try again")
                 if problems := clashes(writes, self._taken()):
                     raise Refused(StatusCode.INVALID_ARGUMENT, "\n".join(problems))
         except (Refused, Busy) as error:
@@ -87,14 +90,24 @@ class Submissions:
             _follow(running.answer, answer)
             return answer
         self._open[key] = _Open(record, answer, writes)
-        record = dataclasses.replace(record, token=self._term.token)
-        written = self._term.workers.submit(key, partial(self._write, record, graph, check))
+        record = dataclasses.replace(record, token=self.term.token)
+        written = self.term.workers.submit(key, partial(self._write, record, graph, check))
         written.add_done_callback(partial(self._written, record, answer))
         return answer
 
+    def starting_from(self, metadata_file: str) -> str:
+        """The job that is being submitted and starts from this snapshot; "" for none."""
+        return next((key for key, open_ in self._open.items() if _start(open_.record) == metadata_file), "")
+
+    def deleting(self, metadata_file: str, done: Future[None]) -> None:
+        """No job may start from this snapshot until `done`: then it is deleted, or stays."""
+        self._deleting.add(metadata_file)
+        tell = self.term.services.actor.tell
+        done.add_done_callback(lambda _: tell(partial(self._deleting.discard, metadata_file)))
+
     def _check_room(self) -> None:
-        most = self._term.services.settings.max_jobs
-        if len(self._term.jobs.keys() | self._open.keys()) >= most:
+        most = self.term.services.settings.max_jobs
+        if len(self.term.jobs.keys() | self._open.keys()) >= most:
             raise Refused(
                 StatusCode.RESOURCE_EXHAUSTED,
                 f"{most} jobs have not ended, as many as coordinator.max_jobs allows; cancel one, or raise the limit",
@@ -103,7 +116,7 @@ class Submissions:
     def _taken(self) -> dict[str, tuple[Destination, ...]]:
         """The destinations of jobs that have not ended, including those that are being submitted."""
         found = {key: open_.writes for key, open_ in self._open.items()}
-        for key, runner in self._term.jobs.items():
+        for key, runner in self.term.jobs.items():
             known = runner.destinations
             found[key] = known if known is not None else _inline_destinations(runner.record)
         return found
@@ -112,16 +125,16 @@ class Submissions:
         """Called on a worker thread."""
         if check is not None:
             record = dataclasses.replace(record, restore_checksum=check())
-        return self._term.persistence.submit(record, graph)
+        return self.term.persistence.submit(record, graph)
 
     def _written(
         self, record: JobRecord, answer: Future[SubmitResponse], written: Future[JobRecord | JobResult]
     ) -> None:
         """Called on the worker's thread."""
         error = written.exception()
-        if error is None and self._term.services.actor.tell(partial(self._take, record, answer, written.result())):
+        if error is None and self.term.services.actor.tell(partial(self._take, record, answer, written.result())):
             return
-        self._term.services.actor.tell(partial(self._forget, record.job_key))
+        self.term.services.actor.tell(partial(self._forget, record.job_key))
         answer.set_exception(
             error or Refused(StatusCode.UNAVAILABLE, "this coordinator is shutting down; submit again")
         )
@@ -137,10 +150,10 @@ class Submissions:
             except Refused as error:
                 answer.set_exception(error)
             return
-        if isinstance(found, JobRecord) and not self._term.fence.over.is_set():
-            self._term.add(found, recovered=False).load(fresh=True)
+        if isinstance(found, JobRecord) and not self.term.fence.over.is_set():
+            self.term.add(found, recovered=False).load(fresh=True)
             if found.graph_pointer:
-                self._term.deletions.submit(found.job_key, partial(self._term.persistence.delete_unsubmitted, found))
+                self.term.deletions.submit(found.job_key, partial(self.term.persistence.delete_unsubmitted, found))
         log.info("job %s submitted as run %s", record.job_key, record.run_id)
         answer.set_result(SubmitResponse(record.job_key, record.run_id, created=True))
 

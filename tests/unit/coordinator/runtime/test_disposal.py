@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -12,11 +13,13 @@ import pytest
 from lockgate_common.serving.refusals import Refused
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.runtime.disposal import dispose
-from lockgate_coordinator.runtime.errors import Busy
+from lockgate_coordinator.runtime.errors import Busy, StorageError
 from lockgate_coordinator.runtime.job_runner import JobRunner
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, run_of
 from lockgate_coordinator.runtime.removals import Removals
+from lockgate_coordinator.runtime.settings import CoordinatorSettings
 from lockgate_coordinator.runtime.stage import Stage
+from lockgate_coordinator.runtime.submissions import Submissions
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
@@ -40,17 +43,50 @@ def test_checkpoints_that_are_not_read_yet_are_not_listed() -> None:
     with pytest.raises(Busy, match="the records of job job are being read"):
         runner.checkpoints()
     with pytest.raises(Busy):
-        dispose(term, "job", 3, None)
+        dispose(Submissions(term), "job", 3, None)
     runner.stage = Stage.BROKEN
     with pytest.raises(Refused, match="cannot be read"):
-        dispose(term, "job", 3, None)
+        dispose(Submissions(term), "job", 3, None)
 
 
 def test_a_savepoint_request_that_meets_the_end_of_its_job_is_repeated() -> None:
     term: Any = SimpleNamespace(jobs={}, suspended=False, recovering=False)
     with pytest.raises(Busy, match="has just ended"):
-        dispose(term, "job", 3, None)
-    assert dispose(term, "job", 3, ()) is None, "it has ended without that one"
+        dispose(Submissions(term), "job", 3, None)
+    assert dispose(Submissions(term), "job", 3, ()) is None, "it has ended without that one"
+
+
+def test_a_savepoint_stays_while_a_job_that_starts_from_it_is_being_submitted() -> None:
+    writing, deleting = Future[Any](), Future[Any]()
+    services = SimpleNamespace(
+        settings=CoordinatorSettings("z:1", "/s"), actor=SimpleNamespace(tell=lambda call: call() or True)
+    )
+    term: Any = SimpleNamespace(
+        jobs={},
+        ended={},
+        results={},
+        token=1,
+        suspended=False,
+        recovering=False,
+        services=services,
+        workers=SimpleNamespace(submit=lambda *_: writing),
+        deletions=SimpleNamespace(submit=lambda *_: deleting),
+        persistence=SimpleNamespace(submit=lambda *_: None),
+        removals=SimpleNamespace(dispose_retained=lambda *_: None),
+    )
+    submissions, savepoint = Submissions(term), CompletedCheckpoint(3, pointer="file:///s/job/run/chk-3/_metadata")
+    submissions.submit(JobRecord("next", "run", restore_from="/s/job/run/chk-3"), b"")
+    with pytest.raises(Busy, match="job next, which is being submitted, starts from this savepoint"):
+        dispose(submissions, "job", 3, (savepoint,))
+    writing.set_exception(StorageError("full"))
+    done = dispose(submissions, "job", 3, (savepoint,))
+    assert done is not None
+    late = JobRecord("late", "run", restore_from="/s/job/run/chk-3/")
+    assert "is being deleted" in str(submissions.submit(late, b"").exception(0))
+    deleting.set_exception(StorageError("away"))
+    assert isinstance(done.exception(0), StorageError)
+    term.workers.submit = lambda *_: Future()
+    assert not submissions.submit(late, b"").done(), "it is still there"
 
 
 class _Records:
