@@ -92,6 +92,6 @@ class StandbyCopies:
             self._send(name, drop)
 
     def added(self, task_manager_id: str) -> None:
-        """A task manager has registered: it may have copies for runs that ended before."""
+        """A task manager that missed orders has registered: it may have copies for runs that ended before."""
         for drop in self._drops:
             self._send(task_manager_id, drop)

@@ -78,6 +78,8 @@ class TaskManager:
     away: bool = False
     grace: Timer | None = None
     takes_batches: bool = False  # reads AssignSplitsTogether
+    missed_orders: bool = False  # has handled messages of a leader, and not those of this one before it registered
+    copied: set[str] = field(default_factory=set)  # runs of which an order for copies may be unacknowledged
 
 
 class Listener(Protocol):
@@ -227,6 +229,7 @@ class TaskManagers:
             _running(register),
             registration.token >= self._token,
             takes_batches=register.takes_batches,
+            missed_orders=registration.acknowledged > 0 or not register.incarnation,
         )
         self._members[fresh.task_manager_id] = fresh
         self._releases.setdefault(fresh.release, {})[fresh.task_manager_id] = None
@@ -249,7 +252,7 @@ class TaskManagers:
             known.knows_term = True
         else:  # it counts messages of another leader
             known.session.renumber(registration.acknowledged)
-        known.link, known.away = registration.link, False
+        known.link, known.away, known.missed_orders = registration.link, False, False
         known.slots = registration.register.slots
         known.running |= _running(registration.register)
         known.last_seen_ms = monotonic_ms()
@@ -369,10 +372,18 @@ class TaskManagers:
         if isinstance(body, Deploy) and body.attempt is not None:
             member.running[body.attempt] = None
         if isinstance(body, KeepCopies) and body.attempt is not None:
-            member.session.replace(partial(_outdated, body.attempt.run_id))
+            self._replace_order(member, body.attempt.run_id, body)
         number = member.session.send(body) if member.incarnation else 0  # "": its version acknowledges nothing
         member.link.send(self._message(member, body, number))
         return True
+
+    def _replace_order(self, task_manager: TaskManager, run_id: str, order: KeepCopies) -> None:
+        """Looks for older orders only where there may be any: after a restart, hundreds of ended runs are dropped."""
+        if run_id in task_manager.copied:
+            task_manager.session.replace(partial(_outdated, run_id))
+            task_manager.copied.discard(run_id)
+        if order.files:
+            task_manager.copied.add(run_id)
 
     def undeliverable(self, link: TaskManagerLink, body: Any, problem: str) -> None:
         """A message queued on this link is too large, see undeliverable.py."""

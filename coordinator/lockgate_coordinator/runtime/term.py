@@ -334,7 +334,8 @@ class LeaderTerm:
         running = tuple(self._claims(task_manager))
         added = (name, task_manager.exchange_address, task_manager.slots, task_manager.incarnation, running)
         self.slots(TaskManagerAdded(*added))
-        self._copies.added(name)
+        if task_manager.missed_orders:
+            self._copies.added(name)
         for runner in self.jobs.values():
             self._prepare(runner, (name,))
 

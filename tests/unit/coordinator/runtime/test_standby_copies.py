@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -11,6 +12,7 @@ from lockgate_coordinator.graph.slots import RequestSlots
 from lockgate_coordinator.job import local_copies
 from lockgate_coordinator.job.job_master import JobMaster
 from lockgate_coordinator.runtime.standby_copies import StandbyCopies
+from lockgate_coordinator.runtime.term import LeaderTerm
 from lockgate_proto.messages import CopiesKept, CopyStatus, KeepCopies, StandbyStatus
 
 from tests.unit.coordinator.driver import Driver
@@ -102,6 +104,23 @@ def test_a_job_that_has_not_run_under_this_leader_may_have_copies_of_an_earlier_
     assert term.sent == [(name, 0) for name in EVERY]
     term.copies.added("tm-late")
     assert term.sent[len(EVERY) :] == [("tm-late", 0)]
+
+
+@pytest.mark.parametrize("missed_orders", [True, False])
+def test_only_a_task_manager_that_missed_orders_hears_of_runs_that_ended_before(missed_orders: bool) -> None:
+    added: list[str] = []
+    term: Any = SimpleNamespace(
+        _settle_running=lambda _: None,
+        _claims=lambda _: (),
+        slots=lambda _: None,
+        _copies=SimpleNamespace(added=added.append),
+        jobs={},
+    )
+    task_manager: Any = SimpleNamespace(
+        task_manager_id="tm", exchange_address="tm:1", slots=1, incarnation="a", missed_orders=missed_orders
+    )
+    LeaderTerm.task_manager_added(term, task_manager)
+    assert added == ["tm"] * missed_orders
 
 
 def test_a_lost_place_is_requested_from_its_heir() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from lockgate_common.session import Session
 from lockgate_coordinator.runtime.actor import Actor
 from lockgate_coordinator.runtime.link import Registration, TaskManagerLink
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
@@ -124,6 +125,36 @@ def test_of_orders_for_copies_only_the_newest_of_a_run_is_kept_for_the_next_stre
     for order in orders:
         testing.registry.send("tm", order)
     assert read(testing.connect())[1:] == [(1, m.KeepCopies()), (2, other), (3, orders[2]), (4, orders[3])]
+
+
+def test_only_an_order_for_copies_of_a_run_that_has_one_looks_through_what_is_kept(
+    testing: TestingRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task manager that registers late may be sent hundreds of orders to drop: each would look at all the others."""
+    looked: list[object] = []
+    monkeypatch.setattr(Session, "replace", lambda _self, change: looked.append(change))
+    testing.connect()
+    other = m.AttemptId("other", "another", 1)
+    files = (m.StateHandle(path="file:///a", checksum="sha256:a"),)
+    for order in (m.KeepCopies(RUNS), m.KeepCopies(RUNS), m.KeepCopies(RUNS, 1, files), m.KeepCopies(other)):
+        testing.registry.send("tm", order)
+    assert not looked
+    testing.registry.send("tm", m.KeepCopies(RUNS))
+    testing.registry.send("tm", m.KeepCopies(RUNS))
+    assert len(looked) == 1
+
+
+def test_only_a_process_that_knows_another_leader_or_was_lost_has_missed_orders(testing: TestingRegistry) -> None:
+    """The session brings the others everything, and a process that never had an order keeps nothing."""
+
+    def missed(**how: Any) -> bool:
+        testing.connect(**how)
+        return testing.registry.all()[0].missed_orders
+
+    assert not missed()
+    assert missed(incarnation="the second", acknowledged=7)
+    assert not missed(incarnation="the second", acknowledged=8)
+    assert missed(incarnation=""), "it numbers nothing"
 
 
 def test_a_task_manager_of_an_earlier_version_gets_each_order_alone(testing: TestingRegistry) -> None:
