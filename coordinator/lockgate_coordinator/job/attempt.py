@@ -69,7 +69,8 @@ PART_TIMEOUT_MS = 60_000
 class AttemptFailed:
     """The attempt has failed. lost: the unreachable task manager, or empty. planned: not counted as a restart.
 
-    subtask: the one that failed, if any; error: its message; place: where it was.
+    subtask: the one that failed, if any; error: its message; place: where it was. is_narrow: it is tried again until
+    its slots are on enough task managers.
     """
 
     cause: FailureCause
@@ -79,6 +80,7 @@ class AttemptFailed:
     subtask: SubtaskKey | None = None
     error: str = ""
     place: FailurePlace | None = None
+    is_narrow: bool = False
 
     @property
     def reason(self) -> Reason:

@@ -29,18 +29,28 @@ class DeployTooLarge(Exception):
     """A message with which an attempt begins cannot be sent; str() is for the job's author."""
 
 
+class TooNarrow(DeployTooLarge):
+    """It could be sent if fewer of the job's slots were on that task manager."""
+
+
 def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
     """Raises DeployTooLarge beyond `limit` bytes. Encodes only messages that may be near it: a failover waits here."""
-    inline = sum(len(handle.inline) for handle in all_handles(deploy.restore))
+    by_slot: Counter[int] = Counter()
+    for state in deploy.restore:
+        by_slot[state.subtask] += sum(len(handle.inline) for handle in all_handles((state,)))
+    inline = by_slot.total()
     if 8 * inline + 1024 * len(deploy.restore) + len(deploy.layout) + ENVELOPE_BYTES < limit:
         return
-    size = len(encode(deploy)) + ENVELOPE_BYTES
-    if size > limit:
-        raise DeployTooLarge(
-            f"The deployment message of one task manager for this job is {_mb(size)}, and {_mb(limit)} fit into a "
-            f"message: the snapshot's inline state is {_mb(inline)} of it. Use more task managers, a snapshot of "
-            f"the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
-        )
+    size = inline if inline > limit else len(encode(deploy)) + ENVELOPE_BYTES
+    if size <= limit:
+        return
+    is_narrow = len(by_slot) > 1 and max(by_slot.values()) + len(deploy.layout) + ENVELOPE_BYTES <= limit
+    text = (
+        f"The deployment message of one task manager for this job is {_mb(size)}, and {_mb(limit)} fit into a message: "
+        f"the snapshot's inline state is {_mb(inline)} of it. Use {'more task managers, ' if is_narrow else ''}"
+        f"a snapshot of the filesystem state backend, or smaller Python functions and connectors. The snapshots stay."
+    )
+    raise TooNarrow(text) if is_narrow else DeployTooLarge(text)
 
 
 def check_known(discover: DiscoverSplits, limit: int = MAX_MESSAGE_BYTES) -> None:

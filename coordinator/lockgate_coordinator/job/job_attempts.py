@@ -40,7 +40,7 @@ from lockgate_coordinator.graph.shape import slots_needed, vertex_shapes
 from lockgate_coordinator.job.adoption import Adoption, is_wanted, slot_ids
 from lockgate_coordinator.job.attempt import Attempt, AttemptEffect, AttemptEvent, AttemptFailed
 from lockgate_coordinator.job.counters import AtWork, JobCounters, ahead_text
-from lockgate_coordinator.job.deploy_size import DeployTooLarge
+from lockgate_coordinator.job.deploy_size import DeployTooLarge, TooNarrow
 from lockgate_coordinator.job.effects import Emit, PersistAttempt, Reason, RequestSlots, Send
 from lockgate_coordinator.job.events import (
     Committed,
@@ -136,16 +136,9 @@ class JobAttempts:
         found = tuple(TaskManagerAddress(name, address) for name, address in self._addresses.items())
         moves = self.stragglers.moves
         numbers = self.current.execution.numbers() if self.current is not None else ()
+        first = self._first.packed()
         record = AttemptRecord(
-            self.number,
-            self.places,
-            self.token,
-            self.restarts,
-            moves,
-            failures,
-            found,
-            numbers,
-            first_positions=self._first.packed(),
+            self.number, self.places, self.token, self.restarts, moves, failures, found, numbers, first_positions=first
         )
         problem = attempt_problem(record)
         return AttemptFailed(FailureCause.STATE_UNREADABLE, problem) if problem else PersistAttempt(record)
@@ -299,7 +292,11 @@ class JobAttempts:
                 return [self.event(JobEventKind.ATTEMPT_ADOPTED, text), *taken]
             sends = self.current.deploy(metadata, directory, now_ms)
         except (SourceStateUnreadable, InFlightMisfit, DeployTooLarge, TooManyPartitions) as error:  # snapshots stay
-            return [AttemptFailed(FailureCause.STATE_UNREADABLE, str(error))]
+            failed = AttemptFailed(FailureCause.STATE_UNREADABLE, str(error), is_narrow=isinstance(error, TooNarrow))
+            if not failed.is_narrow:
+                return [failed]
+            self.places = ("",) * len(self.places)  # the next one is spread over all task managers
+            return [*self.cancel_stale("the next attempt waits for more task managers"), failed]
         left = self.counters.read()
         self.counters.restore(counted(self.graph, metadata).values(), self.current.execution.begun_before())
         self.read_again.restored(left, self.counters.read())

@@ -68,6 +68,10 @@ class StorageWait:
 
 
 MIN_DELAY_MS = 50
+NARROW_MS = 10_000
+"""Between attempts while there are too few task managers for a job's inline state. Each costs the deciding thread some
+milliseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,9 @@ class Restarts:
             self._decided = before  # which storage does not make another failure
             self.failure = job_failure(failed, attempt.id.attempt, 1)
             return RestartAfter(self.storage.not_restored(failed.text, now_ms), is_counted=False)
+        if failed.is_narrow:  # which no fault of the job is
+            self.failure = job_failure(failed, attempt.id.attempt, 1)
+            return RestartAfter(NARROW_MS, is_counted=False)
         if before is not None and failed.cause not in _ENDS_JOB:
             return before
         times = self._recurrence.noted(failed, attempt.restored_id)

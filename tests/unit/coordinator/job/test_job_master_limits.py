@@ -9,10 +9,12 @@ import pytest
 from lockgate_coordinator.graph.normalize import normalize
 from lockgate_coordinator.job import deploy_size, effects, events
 from lockgate_coordinator.job.deploy_size import start_problem
+from lockgate_coordinator.job.restart import NARROW_MS
 from lockgate_coordinator.job.splits import DISCOVERY_TIMEOUT_MS
 from lockgate_proto.codec import encode
 from lockgate_proto.messages import (
     AttemptRecord,
+    CancelAttempt,
     CheckpointMetadata,
     CompletedCheckpoint,
     Deploy,
@@ -21,21 +23,24 @@ from lockgate_proto.messages import (
     ForeachBatchSink,
     JobState,
     KeyedProcess,
+    NoRestart,
     Operator,
     OperatorState,
     Participant,
     PythonSink,
     PythonSource,
     PythonTransform,
+    RestartStrategy,
     SplitsDiscovered,
     SplitState,
     StateHandle,
     StateKind,
+    SubtaskPhase,
     SubtaskState,
 )
 
 from tests.layouts import layout
-from tests.unit.coordinator.driver import Driver
+from tests.unit.coordinator.driver import SLOTS, Driver
 from tests.unit.coordinator.jobs import attempt, source_state, word_count
 
 
@@ -107,6 +112,52 @@ def test_inline_state_that_fits_into_no_message_fails_the_job_and_keeps_its_snap
     assert result.outcome == "FAILED"
     assert result.keep_files
     assert [checkpoint.checkpoint_id for checkpoint in result.retained] == [checkpoint.checkpoint_id]
+
+
+def test_a_job_whose_state_fits_only_onto_more_task_managers_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of a task manager does not end a job that has a snapshot, however often it is tried in between."""
+    monkeypatch.setattr(deploy_size.check_size, "__defaults__", (90_000,))
+    driver = Driver(word_count(restart=RestartStrategy(NoRestart()))).run()
+    handle = StateHandle(inline=b"x" * 50_000)
+    operators = (OperatorState(operator_id="counts", kind=StateKind.KEYED_STATE, handle=handle),)
+    counts = {("count", index): SubtaskState("count", index, operators) for index in range(2)}
+    driver.acknowledge(driver.trigger(), counts)
+    driver.persisted(driver.one(effects.PersistCheckpoint))
+    driver.give(events.TaskManagerLost("tm-b", "it left", planned=True))
+    for _ in range(20):
+        request = driver.one(effects.RequestSlots)
+        driver.deploy(request.request, SLOTS[:1] * 2)
+        assert driver.state is JobState.RESTARTING
+        assert not driver.sent(Deploy)
+        status = driver.master.status()
+        assert "Use more task managers" in status.message
+        assert (status.restarts, "inline state is 0.1 MB" in status.error) == (1, True)
+        driver.tick(NARROW_MS)
+        assert driver.one(effects.RequestSlots).preferred == ("", ""), "before others, and spread over all"
+    driver.deploy(driver.one(effects.RequestSlots).request)
+    assert [name for name, _ in driver.sent(Deploy)] == ["tm-a", "tm-b"]
+    driver.all_report(SubtaskPhase.SUBTASK_RUNNING)
+    assert driver.state is JobState.RUNNING
+
+
+def test_a_waiting_job_lets_nothing_of_an_earlier_leader_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, metadata = snapshot()
+    state = OperatorState("counts", StateKind.KEYED_STATE, StateHandle(inline=b"x" * 50_000))
+    large = replace(
+        metadata,
+        subtasks=tuple(
+            replace(known, operators=(state,)) if known.vertex_id == "count" else known for known in metadata.subtasks
+        ),
+    )
+    monkeypatch.setattr(deploy_size.check_size, "__defaults__", (90_000,))
+    driver = Driver()
+    last = AttemptRecord(attempt=1, task_manager_ids=("tm-a", "tm-b"))
+    driver.deploy(driver.recover(last, (checkpoint,), large, 2).request, SLOTS[:1] * 2)
+    assert driver.state is JobState.RESTARTING
+    assert {(name, body.attempt) for name, body in driver.sent(CancelAttempt)} >= {
+        ("tm-a", attempt(1)),
+        ("tm-b", attempt(1)),
+    }
 
 
 def test_a_start_whose_state_fits_into_no_message_is_known_beforehand_and_more_task_managers_help(
