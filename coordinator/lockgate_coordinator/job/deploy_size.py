@@ -55,15 +55,16 @@ def check_size(deploy: Deploy, limit: int = MAX_MESSAGE_BYTES) -> None:
 
 def check_known(discover: DiscoverSplits, limit: int = MAX_MESSAGE_BYTES) -> None:
     """Raises DeployTooLarge for a request for splits that names more than fit into `limit` bytes. See check_size."""
-    files = sum(len(handle.path) + len(handle.inline) + 1024 for handle in discover.files)
-    if 8 * (sum(map(len, discover.known)) + len(discover.known) + files) + ENVELOPE_BYTES < limit:
+    names = len("".join(discover.known).encode()) + 6 * len(discover.known)  # and in front of each, its length
+    files = sum(4 * len(handle.path) + len(handle.inline) + 1024 for handle in discover.files)
+    if names + files + ENVELOPE_BYTES < limit:
         return
     size = len(encode(discover)) + ENVELOPE_BYTES
     if size > limit:
         raise DeployTooLarge(
-            f"Source '{discover.vertex_id}' has {len(discover.known):,} files or other splits that are not finished: "
-            f"their names are {_mb(size)}, and {_mb(limit)} fit into a message. Read them with several sources, or "
-            f"with fewer and larger files. The snapshots stay."
+            f"The names of the {len(discover.known):,} known files, or other splits, of source '{discover.vertex_id}' "
+            f"are {_mb(size)}, and {_mb(limit)} fit into a message. Use the filesystem state backend, which stores "
+            "those of finished ones in files, or several sources, or fewer and larger files. The snapshots stay."
         )
 
 

@@ -193,7 +193,7 @@ def test_splits_whose_names_fit_into_no_message_fail_the_job_in_words(monkeypatc
     driver = Driver()
     driver.deploy(driver.recover(AttemptRecord(attempt=1), (checkpoint,), large, 2).request)
     assert not driver.sent(DiscoverSplits)
-    assert "Source 'read' has 1,001 files or other splits that are not finished" in driver.result().error
+    assert "the 1,001 known files, or other splits, of source 'read' are 0.1 MB" in driver.result().error
     assert driver.result().keep_files
     monkeypatch.setattr(deploy_size.check_known, "__defaults__", (190_000,))
     driver = Driver()
