@@ -22,7 +22,7 @@ from lockgate_proto.messages import SessionWindow, StateBackend
 from lockgate_taskmanager.state import firing
 from lockgate_taskmanager.state.columns.aggregate_columns import AggregateColumns
 from lockgate_taskmanager.state.columns.arrays import distinct, numpy_of, require_values
-from lockgate_taskmanager.state.columns.deadlines import Deadlines
+from lockgate_taskmanager.state.columns.deadlines import NEVER, Due
 from lockgate_taskmanager.state.columns.folded import Freeze
 from lockgate_taskmanager.state.columns.growing import GrowingArray
 from lockgate_taskmanager.state.columns.keys import KeyIndex
@@ -40,6 +40,7 @@ from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # no compaction for fewer dead rows
+_INDEX_WIDTH_MS = 1000  # an advance visits the rows of one such width that are not due yet
 _NONE = -1
 
 
@@ -71,8 +72,8 @@ class SessionState(WindowState):
         self._next = GrowingArray(np.int64, _NONE)  # row to the next in the chain
         self._key = GrowingArray(np.int64, _NONE)  # row to key
         self._live = GrowingArray(np.bool_, False)
-        self._due = Deadlines(self._gap_ms)  # when a row fires
-        self._kept = Deadlines(self._gap_ms)  # when it is purged
+        self._due = Due(_INDEX_WIDTH_MS)  # when a row fires
+        self._kept = Due(_INDEX_WIDTH_MS)  # when it is purged
         self._gone = 0
 
     def __len__(self) -> int:
@@ -80,7 +81,7 @@ class SessionState(WindowState):
 
     def next_due_ms(self) -> int:
         """No session ends before this; NEVER when there is none."""
-        return self._due.earliest()
+        return self._due.next()
 
     def _fold(self, batch: pa.RecordBatch) -> tuple[pa.Table, Array]:
         ids = self._index.rows_of(batch.select(self._keys.names), numpy_of(batch, HASH))
@@ -100,13 +101,11 @@ class SessionState(WindowState):
         self._changes.mark(ids[here], len(self._index))
         self._columns.reserve(len(self._key))
         self._columns.fold(rows, batch.take(pa.array(here)))
-        return self._filed(distinct(rows)), is_late
+        changed = distinct(rows)
+        return self._table(changed[self._filed(changed)]), is_late
 
     def _fires(self, now_ms: int) -> Iterator[Portion]:
         rows = self._due.passed(now_ms + 1)
-        rows = rows[self._live[rows]]
-        ids = self._key[rows]
-        rows = rows[self._times(rows)[1] - 1 <= np.maximum(self._of(self.clock.reached, ids), now_ms)]
         groups = np.mod(self._index.hashes[self._key[rows]], self._max_parallelism)
         for run in firing.runs(self._owned, [groups], firing.ROWS_AT_ONCE) if self._owned else (self._owned,):
             mine = rows[(groups >= run.start) & (groups < run.stop)] if run != self._owned else rows
@@ -221,13 +220,13 @@ class SessionState(WindowState):
         self._next[rows] = following
         self._chains[ids[starts]] = rows[starts]
 
-    def _filed(self, rows: Array) -> pa.Table:
-        """Records when rows are due. Returns the results of those that event time has already passed."""
+    def _filed(self, rows: Array) -> Array:
+        """Records when rows are due. Returns a mask of those that event time has already passed."""
         ends = self._times(rows)[1]
         is_over = self._is_over(ends, self._key[rows])
-        self._due.add(rows[~is_over], ends[~is_over])
-        self._kept.add(rows, ends + self._lateness_ms)
-        return self._table(rows[is_over])
+        self._due.set(rows, np.where(is_over, NEVER, ends))
+        self._kept.set(rows, ends + self._lateness_ms)
+        return is_over
 
     def _purge(self) -> None:
         self._let_go(self._kept.passed(self.clock.now + 1))
@@ -247,6 +246,8 @@ class SessionState(WindowState):
 
     def _drop(self, rows: Array) -> None:
         self._live[rows] = False
+        for index in (self._due, self._kept):
+            index.set(rows, np.full(len(rows), NEVER))
         self._gone += len(rows)
 
     def _move_together(self) -> None:
@@ -260,10 +261,7 @@ class SessionState(WindowState):
         self._chains.extend_to(len(ids))
         moved = self._added(places)
         self._link(places, moved)
-        ends = self._times(moved)[1]
-        is_waiting = ~self._is_over(ends, places)
-        self._due.add(moved[is_waiting], ends[is_waiting])
-        self._kept.add(moved, ends + self._lateness_ms)
+        self._filed(moved)
 
     def _bounds_of_late(self, batch: pa.RecordBatch, alone: AggregateColumns) -> tuple[Array, Array]:
         first, last = alone.bounds_of(np.arange(batch.num_rows))

@@ -28,6 +28,7 @@ from lockgate_proto.messages import (
     Window,
 )
 from lockgate_taskmanager.state.backend import InlineBackend, load
+from lockgate_taskmanager.state.columns.deadlines import Deadlines
 from lockgate_taskmanager.state.factory import StoreFactory
 from lockgate_taskmanager.state.scratch import ScratchFolder
 from lockgate_taskmanager.state.spec import StoreSpec
@@ -42,8 +43,8 @@ MAKER = StoreFactory(StateBackend(full_every=10), ScratchFolder(Path("unused"), 
 GROUPS = 8
 
 
-def spec(kind: Any, groups: range = range(GROUPS)) -> StoreSpec:
-    aggregate = KeyedAggregate(("k",), (Aggregate("n", AggregateFunction.COUNT, ""),), Window(kind, "at"))
+def spec(kind: Any, groups: range = range(GROUPS), lateness_ms: int = 0) -> StoreSpec:
+    aggregate = KeyedAggregate(("k",), (Aggregate("n", AggregateFunction.COUNT, ""),), Window(kind, "at", lateness_ms))
     return StoreSpec("counts", aggregate, GROUPS, groups)
 
 
@@ -232,6 +233,25 @@ def test_short_lived_windows_keep_increments_small(kind: Any) -> None:
     assert len(store._index) < 20_000, "24,000 rows have been here"
     again: Any = MAKER.restored(spec(kind), [states[-1]], 9)
     assert len(again) == 6_000
+
+
+def test_a_session_that_goes_on_has_one_entry_in_each_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one for each batch: those with lateness would stay for hours, and all would be visited when they are due."""
+    filed: list[int] = []
+    add = Deadlines.add
+    monkeypatch.setattr(
+        Deadlines, "add", lambda self, rows, times: (filed.append(len(rows)), add(self, rows, times))[1]
+    )
+    store: Any = MAKER.fresh(spec(SessionWindow(60_000), lateness_ms=3_600_000), partial((1, 0)).schema)
+    for at in range(0, 100_000, 200):
+        store.merge(partial((1, at), (2, at)))
+        assert not store.advance(at - 1000).num_rows
+    assert sum(filed) == 6, "for two rows: their end, that of their retention, and their end again after a minute"
+    assert store.next_due_ms() <= 99_800 + 60_000
+    assert results(store.advance(99_800 + 60_000)) == {(1, 0): 500, (2, 0): 500}
+    assert len(store) == 2
+    store.advance(99_800 + 3_660_000)
+    assert len(store) == 0
 
 
 @pytest.mark.parametrize("full_every", [0, 7])
