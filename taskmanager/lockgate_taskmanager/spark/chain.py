@@ -138,10 +138,11 @@ def joinable(operator: Operator, side: JoinSide, where: str) -> Callable[[DataFr
     assert isinstance(kind, IntervalJoin)
     is_left = side is JoinSide.LEFT
     keys, time = (kind.left_keys, kind.left_time) if is_left else (kind.right_keys, kind.right_time)
+    reach_ms = max(abs(kind.lower_ms), abs(kind.upper_ms))
 
     def build(frame: DataFrame) -> DataFrame:
         require_columns(frame, keys, where)
-        millis = event_time.millis_sql(frame, time, named(operator))
+        millis = event_time.usable_millis_sql(frame, time, reach_ms, named(operator))
         micros = event_time.micros_sql(frame, time, named(operator))
         with explained(named(operator), frame.columns):
             added = (f"{hash_sql(keys)} AS {HASH}", f"{millis} AS {EVENT_TIME}", f"{micros} AS {EVENT_MICROS}")

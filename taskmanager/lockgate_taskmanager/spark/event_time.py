@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from lockgate_common.clock import unix_ms
 from lockgate_proto.event_times import ANY_TIME_AHEAD, DEFAULT_MAX_AHEAD_MS
 from lockgate_proto.messages import EventTime, Operator
-from pyspark.sql import functions as sf
 from pyspark.sql.functions import expr
 
 from lockgate_taskmanager.spark.errors import explained
@@ -106,15 +105,18 @@ def with_panes(frame: DataFrame, expression: str, shape: WindowShape, where: str
 
 
 def with_times(frame: DataFrame, expression: str, shape: WindowShape, where: str) -> DataFrame:
-    """Adds the time of each row in milliseconds, NULL for none.
-
-    A time is none if a bound of its window exceeds TIMESTAMP: whole numbers go further, for example nanoseconds that
-    are taken for milliseconds.
-    """
-    most = _MOST_TIMESTAMP_MS - shape.extent_ms
+    """Adds the time of each row in milliseconds, NULL for none, also if a bound of its window exceeds TIMESTAMP."""
     with explained(where, frame.columns):
-        millis = expr(millis_sql(frame, expression, where))
-        return frame.withColumn(EVENT_TIME, sf.when(millis.between(-most, most), millis))
+        return frame.withColumn(EVENT_TIME, expr(usable_millis_sql(frame, expression, shape.extent_ms, where)))
+
+
+def usable_millis_sql(frame: DataFrame, expression: str, reach_ms: int, where: str) -> str:
+    """As `millis_sql`, but NULL for a time from which `reach_ms` leads beyond TIMESTAMP.
+
+    Whole numbers go further, for example nanoseconds that are taken for milliseconds, and sums of them would wrap.
+    """
+    millis, most = millis_sql(frame, expression, where), _MOST_TIMESTAMP_MS - reach_ms
+    return f"CASE WHEN {millis} BETWEEN {-most}L AND {most}L THEN {millis} END"
 
 
 def millis_sql(frame: DataFrame, expression: str, where: str) -> str:

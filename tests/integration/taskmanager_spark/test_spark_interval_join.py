@@ -290,11 +290,15 @@ def test_a_shared_key_appears_once_and_prefixes_distinguish_the_rest(job: Job, t
     run.close()
 
 
-def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(job: Job, tmp_path: Path) -> None:
+@pytest.mark.parametrize("no_time", ["NULL", "1793000000000000000L", "9223372036854775807L", "-9223372036854775807L"])
+def test_late_records_and_those_without_a_time_are_counted_and_in_no_pair(
+    job: Job, tmp_path: Path, no_time: str
+) -> None:
+    """The second of these is in nanoseconds. The others are times for "never": no TIMESTAMP can hold any of them."""
     old = vertex(
         "right",
         GeneratorSource(1, 200),
-        sql("SELECT sequence % 5 AS K, IF(sequence % 4 = 0, NULL, sequence * 10) AS at, 2 AS v FROM input"),
+        sql(f"SELECT sequence % 5 AS K, IF(sequence % 4 = 0, {no_time}, sequence * 10) AS at, 2 AS v FROM input"),
         EventTime("at", "", 0, 0),
     )
     run = job(joined_numbers(SAME_TIME, numbers("left", "1 AS v"), old, tmp_path / "out"))
