@@ -73,7 +73,7 @@ class PaneDatabase(HeldWindows[PaneState]):
         before = self.clock.reached
         waiting = self._panes.until(now_ms, self._shape.fired_until(before.least))
         ends = list(self._portions(self._shape.due(waiting, before.least, now_ms)))
-        panes = [self._panes.within(pane for end in some for pane in self._shape.panes(end)) for some in ends]
+        panes = [self._between(some[0], some[-1]) for some in ends]
         there = self._panes.groups({pane for some in panes for pane in some})
         held: list[list[Row]] = [[] for _ in ends]
         for group in there:
@@ -134,17 +134,18 @@ class PaneDatabase(HeldWindows[PaneState]):
     def _portions(self, ends: Sequence[int]) -> Iterator[list[int]]:
         """Ends of windows, in portions with a bounded number of panes."""
         portion: list[int] = []
-        panes: set[int] = set()
         at_once = self._shape.size_ms // self._shape.pane_ms + _PANES_AT_ONCE
         for end in ends:
-            mine = self._panes.within(self._shape.panes(end))
-            if portion and len(panes.union(mine)) > at_once:
+            if portion and len(self._between(portion[0], end)) > at_once:
                 yield portion
-                portion, panes = [], set()
+                portion = []
             portion.append(end)
-            panes.update(mine)
         if portion:
             yield portion
+
+    def _between(self, first: int, last: int) -> list[int]:
+        """The panes that have rows of all windows from the one that ends at `first` to the one that ends at `last`."""
+        return self._panes.until(last - 1, self._shape.start(first) - 1)
 
     def _rows_of(self, panes: Sequence[int], group: int) -> Iterator[list[Row]]:
         """The rows of some panes in a key group, in portions; the rows of a key are in one portion."""

@@ -7,7 +7,7 @@ leave gaps; when those outnumber the live rows, the store is compacted, which co
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from lockgate_taskmanager.state.format import state_file
 from lockgate_taskmanager.state.heap.frozen_rows import FrozenRows
 from lockgate_taskmanager.state.layout import HASH, PANE, WINDOW_END
 from lockgate_taskmanager.state.spec import StoreSpec
-from lockgate_taskmanager.state.windows.pane_rows import PaneRows
+from lockgate_taskmanager.state.windows.pane_rows import PaneRows, in_turn
 from lockgate_taskmanager.state.windows.shape import rows_shape_of
 from lockgate_taskmanager.state.windows.window_columns import window_columns
 from lockgate_taskmanager.state.windows.window_state import WindowState
@@ -37,7 +37,7 @@ from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # no compaction for fewer purged rows
 _ROWS_AT_ONCE = 1_000_000  # of panes that are added up together, which bounds the memory of a firing
-RowsIn = Callable[[int], Array]  # the rows of a pane
+Held = Mapping[int, Array]  # panes that have rows, in order, and these
 
 
 class PaneState(WindowState):
@@ -55,7 +55,6 @@ class PaneState(WindowState):
         super().__init__(spec, schema, choice, clock)
         assert spec.aggregation.window is not None
         self._shape = rows_shape_of(spec.aggregation.window)
-        self._fold_count = self._shape.size_ms // self._shape.pane_ms  # the most panes that a window has
         self._index = KeyIndex(self._keys.append(pa.field(PANE, pa.int64())))
         self.key_count = len(self._index.schema)
         self._hashes = GrowingArray(np.int64, 0)  # of the keys alone, by row
@@ -76,7 +75,8 @@ class PaneState(WindowState):
 
         Raises DataError on overflow.
         """
-        fired = (self._fire(some, before, self._rows_in) for some in self._portions(ends, self._rows_in))
+        held = self._held(ends)
+        fired = (self._fire(some, before, held) for some in self._portions(ends, held))
         return pa.concat_tables([self.schema.empty_table(), *fired])
 
     def _fires(self, now_ms: int) -> Iterator[Portion]:
@@ -84,10 +84,10 @@ class PaneState(WindowState):
         first = bisect.bisect_right(self._panes, self._shape.fired_until(before.least))
         waiting = self._panes[first : bisect.bisect_right(self._panes, now_ms)]
         ends = self._shape.due(waiting, before.least, now_ms)
-        for groups, rows_in in self._by_groups(ends):
-            portions = list(self._portions(ends, rows_in))
+        for groups, held in self._by_groups(ends):
+            portions = list(self._portions(ends, held))
             for number, some in enumerate(portions, start=1):
-                fired = self._fire(some, before, rows_in)
+                fired = self._fire(some, before, held)
                 is_whole = number == len(portions)
                 is_last = is_whole and groups.stop == self._owned.stop
                 if is_last:
@@ -97,26 +97,30 @@ class PaneState(WindowState):
                 yield Portion(fired, is_last or (is_whole and now_ms != MAX_WATERMARK), is_last)
         self._passed(now_ms)
 
-    def _by_groups(self, ends: Sequence[int]) -> Iterator[tuple[range, RowsIn]]:
-        """Ranges of key groups with a bounded number of rows in these windows, and their rows by pane."""
-        panes = sorted({pane for end in ends for pane in self._shape.panes(end) if pane in self._rows})
-        rows = {pane: self._rows_in(pane) for pane in panes}
+    def _held(self, ends: Sequence[int]) -> Held:
+        """The rows of all panes of some windows, in order of their ends. Cost grows with the panes that have rows."""
+        if not ends:
+            return {}
+        first = bisect.bisect_left(self._panes, self._shape.start(ends[0]))
+        return {pane: self._rows_in(pane) for pane in self._panes[first : bisect.bisect_left(self._panes, ends[-1])]}
+
+    def _by_groups(self, ends: Sequence[int]) -> Iterator[tuple[range, Held]]:
+        """Ranges of key groups with a bounded number of rows in these windows, and their rows."""
+        held = self._held(ends)
         fold = self._shape.size_ms // self._shape.slide_ms or 1
-        if fold * sum(map(len, rows.values())) <= firing.ROWS_AT_ONCE or len(self._owned) < 2:
+        if fold * sum(map(len, held.values())) <= firing.ROWS_AT_ONCE or len(self._owned) < 2:
             if ends:
-                yield self._owned, self._rows_in
+                yield self._owned, held
             return
-        groups = {pane: np.mod(self._hashes[mine], self._max_parallelism) for pane, mine in rows.items()}
+        groups = {pane: np.mod(self._hashes[mine], self._max_parallelism) for pane, mine in held.items()}
         together = firing.runs(self._owned, list(groups.values()), firing.ROWS_AT_ONCE // fold)
         starts = [run.start for run in together]
         cut: dict[int, list[Array]] = {}
-        for pane, mine in rows.items():
+        for pane, mine in held.items():
             order = np.argsort(groups[pane], kind="stable")
             cut[pane] = np.split(mine[order], np.searchsorted(groups[pane][order], starts[1:]))
-        nothing = np.zeros(0, np.int64)
         for number, run in enumerate(together):
-            mine = {pane: some[number] for pane, some in cut.items()}
-            yield run, lambda pane, mine=mine: mine.get(pane, nothing)  # type: ignore[misc]
+            yield run, {pane: some[number] for pane, some in cut.items()}
 
     def beside(self, panes: Array, hashes: Array, there: Sequence[int]) -> Iterator[tuple[int, Array]]:
         """What a merge reads besides its own rows: pairs of a pane and the positions of the rows whose keys it reads.
@@ -197,11 +201,11 @@ class PaneState(WindowState):
             self._rows[pane].append(mine)
 
     def _rows_in(self, pane: int) -> Array:
-        """The rows of a pane, in one piece from now on."""
-        pieces = self._rows.get(pane, [])
+        """The rows of a pane that has any, in one piece from now on."""
+        pieces = self._rows[pane]
         if len(pieces) > 1:
             pieces[:] = [np.concatenate(pieces)]
-        return pieces[0] if pieces else np.zeros(0, np.int64)
+        return pieces[0]
 
     def _fired_again(self, keys: pa.RecordBatch, rows: Array, panes: Array) -> pa.Table:
         """The windows of some distinct rows, just changed, that have fired and are still kept."""
@@ -221,17 +225,15 @@ class PaneState(WindowState):
         at_once = max(1, _ROWS_AT_ONCE * self._shape.pane_ms // self._shape.size_ms)
         for start in range(0, len(once), at_once):
             mine = once[start : start + at_once]
-            folds = (self._in_pane(number, found, who[places[mine]], ends[mine]) for number in range(self._fold_count))
-            total = self._columns.added_up(folds, len(mine))
+            total = self._columns.added_up(self._in_panes(found, who[places[mine]], ends[mine]), len(mine))
             changed.append(self._table(rows[places[mine]], ends[mine], total, np.arange(len(mine))))
         return pa.concat_tables(changed)
 
-    def _in_pane(self, number: int, found: PaneRows, who: Array, ends: Array) -> tuple[Array, Array]:
-        """As PaneRows.among, for one pane of each window: its last but `number`."""
-        panes = ends - (number + 1) * self._shape.pane_ms
-        at = np.flatnonzero(panes >= self._shape.start(ends))
-        there, rows = found.among(who[at], panes[at])
-        return at[there], rows
+    def _in_panes(self, found: PaneRows, who: Array, ends: Array) -> Iterator[tuple[Array, Array]]:
+        """As PaneRows.among, for the first pane with rows of each window, then for the second, and so on."""
+        for windows, panes in in_turn(found.panes, self._shape.start(ends), ends):
+            there, rows = found.among(who[windows], found.panes[panes])
+            yield windows[there], rows
 
     def _kept_ends(self, panes: Array, hashes: Array) -> tuple[Array, Array]:
         """For each pane the ends of the first and last window that has fired and may change. hashes: of the keys."""
@@ -251,27 +253,24 @@ class PaneState(WindowState):
             pieces.append((groups[is_known], np.full(is_known.sum(), pane), known[is_known]))
         return PaneRows(*(np.concatenate(item) for item in zip(*pieces, strict=True)))
 
-    def _portions(self, ends: Sequence[int], rows_in: RowsIn) -> Iterator[list[int]]:
+    def _portions(self, ends: Sequence[int], held: Held) -> Iterator[Sequence[int]]:
         """Ends of windows, in portions with a bounded number of rows."""
-        portion: list[int] = []
-        count = 0
-        for end in ends:
-            portion.append(end)
-            count += sum(len(rows_in(pane)) for pane in self._shape.panes(end))
-            if count >= _ROWS_AT_ONCE:
-                yield portion
-                portion, count = [], 0
-        if portion:
-            yield portion
+        panes, until = np.array([*held]), np.cumsum([0, *map(len, held.values())])
+        first, behind = (np.searchsorted(panes, times) for times in (self._shape.start(np.array(ends)), ends))
+        count, start = 0, 0
+        for number, more in enumerate((until[behind] - until[first]).tolist(), start=1):
+            count += more
+            if count >= _ROWS_AT_ONCE or number == len(ends):
+                yield ends[start:number]
+                count, start = 0, number
 
-    def _fire(self, ends: Sequence[int], before: Reached, rows_in: RowsIn) -> pa.Table:
+    def _fire(self, ends: Sequence[int], before: Reached, held: Held) -> pa.Table:
         """The results of complete windows. before: earlier event time, whose windows have fired."""
         pieces = []
-        windows = [(end, self._shape.panes(end)) for end in ends]
-        for number in range(self._fold_count):  # first panes of all, second panes of all ...
-            held = [(end, rows_in(panes[number])) for end, panes in windows if number < len(panes)]
-            rows = np.concatenate([np.zeros(0, np.int64), *(mine for _, mine in held)])
-            window_ends = np.repeat(np.array([end for end, _ in held], np.int64), [len(mine) for _, mine in held])
+        mine, over = [*held.values()], np.array(ends)
+        for windows, panes in in_turn(np.array([*held]), self._shape.start(over), over):
+            some = [mine[pane] for pane in panes.tolist()]
+            rows, window_ends = np.concatenate(some), np.repeat(over[windows], [*map(len, some)])
             if before.groups is not None:
                 has_fired = self._shape.is_over(window_ends, before.of(self._hashes[rows]))
                 rows, window_ends = rows[~has_fired], window_ends[~has_fired]

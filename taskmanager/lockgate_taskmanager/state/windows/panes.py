@@ -44,10 +44,6 @@ class Panes:
         first = 0 if after_ms is None else bisect.bisect_right(self._order, after_ms)
         return self._order[first : bisect.bisect_right(self._order, time_ms)]
 
-    def within(self, panes: Iterable[int]) -> list[int]:
-        """Those of `panes` that have rows, in order."""
-        return sorted(self._groups.keys() & set(panes))
-
     def in_group(self, panes: Iterable[int], group: int) -> list[int]:
         """Those of `panes` that have rows in this key group."""
         return [pane for pane in panes if self._groups[pane][group - self._owned.start]]

@@ -109,10 +109,6 @@ class WindowShape:
         """The first end of a window after `time_ms`."""
         return time_ms + 1 + (self.offset_ms + self.size_ms - time_ms - 1) % self.slide_ms
 
-    def panes(self, end: int) -> range:
-        """Starts of the panes of the window that ends at `end`."""
-        return range(self.start(end), end, self.pane_ms)
-
     def is_over(self, end: Times, watermark: Times) -> Times:
         """True when event time has passed the window: it has fired."""
         return end <= watermark + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from lockgate_proto.messages import (
     TumblingWindow,
     Window,
 )
+from lockgate_taskmanager.state.windows.pane_rows import PaneRows
+from lockgate_taskmanager.state.windows.pane_state import PaneState
 from lockgate_taskmanager.task.program import SnapshotOrder, StateUnreadable
+from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 from tests.state_homes import BACKENDS, GROUPS, SAVEPOINT, SUMS, TestingBackend
 
@@ -223,3 +227,26 @@ def test_records_without_a_time_are_emitted_with_the_late_ones(testing: TestingB
         found.append(late)
     assert found == [{("k1", True, 1), ("k2", True, 1)}, {("k1", True, 1), ("k3", False, 1)}]
     assert {value for values in fired(store).values() for value in values} == {(2, 2)}
+
+
+@pytest.mark.parametrize("kind", [SlidingWindow(500, 1), CumulatingWindow(500, 1)])
+def test_a_window_visits_those_of_its_panes_that_have_rows(
+    testing: TestingBackend, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """Two of 500, for each of 500 windows."""
+    visits: list[str] = []
+    for owner, name in ((PaneState, "_rows_in"), (PaneRows, "among")):
+        visited = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, of=visited, name=name: (visits.append(name), of(*args))[1])
+    operator = KeyedAggregate(SUMS.keys, SUMS.aggregates, Window(kind, "at", allowed_lateness_ms=100))
+    store: Any = testing.fresh(operator, sums((0, 0)).schema)
+    store.merge(sums((1, 0)))
+    assert {row["n"] for row in store.advance(50).to_pylist()} == {1}
+    changed = store.merge(sums((1, 10))).changed.to_pylist()
+    assert [row["n"] for row in changed] == [2] * 41, "windows that end after 10 and have fired at 50"
+    found = store.advance(MAX_WATERMARK).to_pylist()
+    while store.has_more:
+        found += store.go_on().to_pylist()
+    per_window = Counter(row["n"] for row in found)
+    assert per_window == ({2: 449, 1: 10} if isinstance(kind, SlidingWindow) else {2: 449})
+    assert len(visits) < 20
