@@ -204,6 +204,8 @@ class Ending:
         )
 
     def _keeps_newest(self, graph: JobGraph) -> bool:
-        """Failed jobs keep the newest checkpoint for repair; for others the job's option decides."""
+        """Failed jobs keep the newest checkpoint for repair; stopped ones their savepoint, which is as new; for others
+        the job's option decides.
+        """
         asked = graph.checkpoints is not None and graph.checkpoints.retain_after_end
-        return self.outcome is Outcome.FAILED or asked
+        return self.outcome is Outcome.FAILED or (asked and not self._stopped_with)

@@ -28,6 +28,7 @@ from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.key_groups import key_group_range
 from lockgate_proto.messages import (
     CheckpointMetadata,
+    GeneratorSource,
     JobGraph,
     ObjectState,
     Operator,
@@ -103,7 +104,7 @@ def redistribute(
             if operator.id in found:
                 for index, states in enumerate(_spread(found[operator.id], vertex, operator)):
                     if reopens:
-                        states = [_reopened(state, f"{vertex.id}-{index}") for state in states]
+                        states = [_reopened(state, operator, f"{vertex.id}-{index}") for state in states]
                     before = restored[vertex.id, index]
                     restored[vertex.id, index] = replace(before, operators=(*before.operators, *states))
     for key, channels in restored_channels(graph, metadata).items():
@@ -219,12 +220,13 @@ def _source_shares(then: Sequence[tuple[str, OperatorState]], parallelism: int) 
     ]
 
 
-def _reopened(state: OperatorState, name: str) -> OperatorState:
-    """State of another run for this one."""
+def _reopened(state: OperatorState, operator: Operator, name: str) -> OperatorState:
+    """State of another run for this one. A generator keeps the partitions that it has."""
     if state.kind is not StateKind.SOURCE_STATE:
         return state
-    known = replace(source_state(state, name), complete=False, reopened=True)
-    return _packed(state.operator_id, known, state.files)
+    known = source_state(state, name)
+    complete = known.complete and isinstance(operator.kind, GeneratorSource)
+    return _packed(state.operator_id, replace(known, complete=complete, reopened=True), state.files)
 
 
 def _packed(operator_id: str, state: SourceState, files: tuple[StateHandle, ...]) -> OperatorState:

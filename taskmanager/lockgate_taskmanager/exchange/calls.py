@@ -6,6 +6,7 @@ So no caller without the cluster's secret holds a thread, even with a call whose
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from concurrent.futures import Executor, Future
 from threading import Semaphore
@@ -23,18 +24,21 @@ from lockgate_proto import rpc
 log = logging.getLogger(__name__)
 
 OPEN = rpc.path("ExchangeService", "Open")
+_LOOK_AGAIN_S = 0.05
 
 
 class ExchangeCalls(Calls[Call]):
     """Of one server. The behaviour of `Open` is one of grpcio's; those of all other methods take a Call."""
 
-    def __init__(self, credentials: Credentials, thread: LoopThread, channels: Executor, most: int) -> None:
-        """channels: runs each channel as long as it is open, `most` at a time."""
+    def __init__(
+        self, credentials: Credentials, thread: LoopThread, channels: Executor, most: int, wait_s: float
+    ) -> None:
+        """channels: runs each channel as long as it is open, `most` at a time; wait_s: for one that ends."""
         super().__init__(thread, _failed, Call)
         self.me = Peer("", "")
         self._credentials = credentials
         self._channels, self._most = channels, most
-        self._free = Semaphore(most)
+        self._free, self._wait_s = Semaphore(most), wait_s
         self._wrong = WrongTries()
 
     def submit(self, run: Any, body: Any, event: Any, state: Any, behaviour: Any, *more: Any) -> Future[None]:
@@ -46,16 +50,23 @@ class ExchangeCalls(Calls[Call]):
                 return
             await self._admit(call)
             call.greet()  # a sender waits for it before it sends anything
-            if not self._free.acquire(blocking=False):
+            await self._thread_for_it()
+            channel = self._channels.submit(run, body, event, state, behaviour, *more)
+            channel.add_done_callback(lambda _: self._free.release())
+
+        return super().submit(run, body, event, state, begin)
+
+    async def _thread_for_it(self) -> None:
+        """Those of an attempt that is cancelled are free soon. Raises Refused."""
+        waits_until = self._thread.loop.time() + self._wait_s
+        while not self._free.acquire(blocking=False):
+            if self._thread.loop.time() >= waits_until:
                 raise Refused(
                     StatusCode.RESOURCE_EXHAUSTED,
                     f"{self._most} channels from other task managers are open there, which is the most: use more task"
                     " managers, or a lower parallelism",
                 )
-            channel = self._channels.submit(run, body, event, state, behaviour, *more)
-            channel.add_done_callback(lambda _: self._free.release())
-
-        return super().submit(run, body, event, state, begin)
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _admit(self, call: Call) -> None:
         """Raises Refused unless the caller knows the cluster's secret."""

@@ -29,7 +29,7 @@ from lockgate_taskmanager.exchange.registry import GateRegistry
 
 log = logging.getLogger(__name__)
 
-DEPLOYMENT_WAIT_S = 10.0
+DEPLOYMENT_WAIT_S = 10.0  # senders wait for 15 s
 MAX_CHANNELS = 4096  # one thread each, started when needed
 
 
@@ -107,7 +107,7 @@ class ExchangeServer:
         self._registry = registry
         self._pool = futures.ThreadPoolExecutor(max_workers=max_channels, thread_name_prefix="exchange")
         self._loop = LoopThread("exchange-loop")
-        self._calls = ExchangeCalls(credentials, self._loop, self._pool, max_channels)
+        self._calls = ExchangeCalls(credentials, self._loop, self._pool, max_channels, wait_s)
         self._server = grpc.server(self._calls, options=rpc.SERVER_OPTIONS)  # type: ignore[arg-type]
         self._health = HealthService({"": True, rpc.READY: False})
         self._health.serve(self._loop)

@@ -7,14 +7,14 @@ operators with keyed state are put together in `engine.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 from lockgate_proto import messages as m
-from lockgate_proto.splits import UNBOUNDED
+from lockgate_proto.splits import UNBOUNDED, ending
 
 from lockgate_taskmanager.spark.chain import loaded, named, unpickled
 from lockgate_taskmanager.spark.declared import declared_frame
@@ -66,14 +66,14 @@ class SourceKind:
     """One kind of source. The first argument of each function is the operator's kind.
 
     make: raises UserError. discover: raises UserError, Unavailable, ConnectorFailed. gives_tables: it reads Arrow
-    tables itself, so that no Spark job has to make one of its content. ends: where splits that another run has begun
-    end now, UNBOUNDED for one that may grow; without those whose ends do not change; raises what discover raises.
+    tables itself, so that no Spark job has to make one of its content. reopened: splits that another run has begun,
+    with the ends that they have now; raises what discover raises.
     """
 
     make: Callable[[Any, Reader], Source]
     discover: Callable[[Any, Listing], Discovered]
     gives_tables: Callable[[Any], bool]
-    ends: Callable[[Any, Sequence[m.SplitState], Listing], Mapping[str, int]] = lambda _kind, _splits, _asked: {}
+    reopened: Callable[[Any, Sequence[m.SplitState], Listing], Sequence[m.SplitState]] = lambda _, splits, __: splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +133,19 @@ SOURCES: Mapping[type, SourceKind] = {
         _files,
         lambda kind, asked: listing.discover(kind, asked.known, asked.limits),
         lambda kind: kind.format == m.FileFormat.PARQUET,
-        lambda kind, splits, asked: listing.ends(kind, splits, asked.limits),
+        lambda kind, splits, asked: listing.reopened(kind, splits, asked.limits),
     ),
     m.GeneratorSource: SourceKind(
         lambda kind, reader: RangeSource(kind, reader.by_split),
         _partitions,
         lambda _: False,
-        lambda kind, splits, _: dict.fromkeys((split.split for split in splits), kind.rows_per_partition or UNBOUNDED),
+        lambda kind, splits, _: [ending(split, kind.rows_per_partition or UNBOUNDED) for split in splits],
     ),
     m.PythonSource: SourceKind(
         lambda kind, reader: custom.CustomReader(kind, _declared(kind.schema, reader), reader.where, reader.by_split),
         lambda kind, asked: custom.discover(kind, asked.known, asked.where),
         lambda _: True,
-        lambda kind, _, asked: custom.ends(kind, asked.where),
+        lambda kind, splits, asked: custom.reopened(kind, splits, asked.where),
     ),
     m.SocketSource: SourceKind(
         lambda kind, reader: sockets.SocketReader(kind, reader.where),
@@ -156,7 +156,7 @@ SOURCES: Mapping[type, SourceKind] = {
         lambda kind, reader: kafka.KafkaReader(kind, reader.where, reader.by_split, reader.limits),
         lambda kind, asked: kafka.discover(kind, asked.known, asked.where, asked.limits),
         lambda _: True,
-        lambda kind, splits, asked: kafka.ends(kind, splits, asked.where, asked.limits),
+        lambda kind, splits, asked: kafka.reopened(kind, splits, asked.where, asked.limits),
     ),
 }
 
@@ -198,21 +198,13 @@ def discover(vertex: m.Vertex, known: Collection[str], limits: Limits = UNLIMITE
     return entry.discover(first.kind, Listing(known, named(first), vertex.parallelism or 1, limits))
 
 
-def reopened(operator: m.Operator, limits: Limits, splits: Sequence[m.SplitState]) -> tuple[m.SplitState, ...]:
+def reopened(operator: m.Operator, limits: Limits, splits: Sequence[m.SplitState]) -> Sequence[m.SplitState]:
     """Splits that another run of a job has begun, with the ends that they have now. None ends before its offset.
 
     Raises the errors of sources.
     """
     names = tuple(split.split for split in splits)
-    ends = SOURCES[type(operator.kind)].ends(operator.kind, splits, Listing(names, named(operator), 1, limits))
-    return tuple(
-        split if (end := ends.get(split.split)) is None else replace(split, end=_not_before(end, split.offset))
-        for split in splits
-    )
-
-
-def _not_before(end: int, offset: int) -> int:
-    return end if end == UNBOUNDED else max(end, offset)
+    return SOURCES[type(operator.kind)].reopened(operator.kind, splits, Listing(names, named(operator), 1, limits))
 
 
 def sink_of(operator: m.Operator, context: SinkContext, session: Session) -> Sink:

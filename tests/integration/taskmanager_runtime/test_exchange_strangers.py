@@ -105,7 +105,7 @@ def test_a_channel_too_many_is_refused_with_the_reason_until_another_ends() -> N
     gate = InputGate([ChannelId("words", number) for number in range(CHANNELS + 1)])
     registry = GateRegistry()
     registry.register(TARGET, gate)
-    server = ExchangeServer(SECRET, TokenFence(), registry, max_channels=CHANNELS)
+    server = ExchangeServer(SECRET, TokenFence(), registry, wait_s=0.1, max_channels=CHANNELS)
     address, peers = server.start("127.0.0.1:0"), PeerChannels(SECRET)
     outputs: list[RemoteOutput] = []
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import PythonSource, SplitRange, SplitState
-from lockgate_proto.splits import UNBOUNDED
+from lockgate_proto.splits import UNBOUNDED, ending
 
 from lockgate_taskmanager.spark.chain import loaded
 from lockgate_taskmanager.spark.errors import explained, lasts
@@ -198,11 +198,20 @@ class CustomReader:
 def discover(source: PythonSource, known: Collection[str], where: str) -> tuple[tuple[SplitState, ...], bool]:
     """The splits beyond `known`; True when none will ever be added. Raises UserError, ConnectorFailed."""
     old = set(known)
-    new = [SplitState(split=name, end=end) for name, end in ends(source, where).items() if name not in old]
+    new = [SplitState(split=name, end=end) for name, end in _ends(source, where).items() if name not in old]
     return tuple(new), not source.continuous
 
 
-def ends(source: PythonSource, where: str) -> dict[str, int]:
+def reopened(source: PythonSource, splits: Sequence[SplitState], where: str) -> tuple[SplitState, ...]:
+    """Splits that another run has begun, with their ends of now. In a source that ends, one that it no longer has and
+    that had no end is over. Raises UserError, ConnectorFailed.
+    """
+    ends = _ends(source, where)
+    gone = {split.split: split.end if source.continuous or split.end != UNBOUNDED else split.offset for split in splits}
+    return tuple(ending(split, ends.get(split.split, gone[split.split])) for split in splits)
+
+
+def _ends(source: PythonSource, where: str) -> dict[str, int]:
     """The end of each split. Raises UserError, ConnectorFailed."""
     connector = _unpickled(source, where)
     with blamed(where, "open"):

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import KafkaSource, KafkaStart, SplitRange, SplitState
-from lockgate_proto.splits import UNBOUNDED
+from lockgate_proto.splits import UNBOUNDED, ending
 
 from lockgate_taskmanager.spark.kafka_client import Kafka
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
@@ -245,19 +245,11 @@ class KafkaReader:
             self._kafka_at().judge(error)
 
     def _lost(self, name: str) -> UserError:
-        topic, number = split_parts(name)
-        offset = self._partitions[name].next
         try:
-            first, end = self._kafka_at().bounds(self._consumer, topic, number)
+            bounds = self._kafka_at().bounds(self._consumer, *split_parts(name))
         except Unavailable:
-            there = ""
-        else:
-            there = f"; it has {first} to {end - 1} now" if first < end else f"; it is empty now, and ends at {end}"
-        return UserError(
-            f"{self._where}: partition {number} of the topic {topic} no longer has offset {offset}{there}. Records"
-            " were removed before the job read them, or the topic was recreated. Nothing is skipped: keep records"
-            " longer (retention.ms, retention.bytes), and start a new job for the remaining records"
-        )
+            bounds = None
+        return _lost(self._where, name, self._partitions[name].next, bounds)
 
     def _connect(self) -> None:
         """Makes the consumer, and assigns new splits to it."""
@@ -306,17 +298,41 @@ def discover(
         consumer.close()
 
 
-def ends(source: KafkaSource, splits: Sequence[SplitState], where: str, limits: Limits = UNLIMITED) -> dict[str, int]:
-    """Where partitions that another run has begun end now. Raises UserError, Unavailable."""
-    names = [split.split for split in splits if split_parts(split.split)[0] in source.topics]
+def reopened(
+    source: KafkaSource, splits: Sequence[SplitState], where: str, limits: Limits = UNLIMITED
+) -> tuple[SplitState, ...]:
+    """Partitions that another run has begun, with their ends of now. Raises UserError, Unavailable."""
     if not source.bounded:
-        return dict.fromkeys(names, UNBOUNDED)
+        return tuple(ending(split, UNBOUNDED) for split in splits)
     kafka = Kafka(source.servers, source.options, where, limits)
     consumer = kafka.consumer()
+    found = []
     try:
-        return {name: kafka.bounds(consumer, *split_parts(name))[1] for name in names}
+        for split in splits:
+            topic, number = split_parts(split.split)
+            if topic in source.topics:  # another one is refused when it is assigned
+                first, end = kafka.bounds(consumer, topic, number)
+                if end < split.offset:
+                    raise _lost(where, split.split, split.offset, (first, end))
+                split = ending(split, end)
+            found.append(split)
     finally:
         consumer.close()
+    return tuple(found)
+
+
+def _lost(where: str, name: str, offset: int, bounds: tuple[int, int] | None) -> UserError:
+    """bounds: first offset of the partition, and the one behind its last, if known."""
+    topic, number = split_parts(name)
+    there = ""
+    if bounds is not None:
+        first, end = bounds
+        there = f"; it has {first} to {end - 1} now" if first < end else f"; it is empty now, and ends at {end}"
+    return UserError(
+        f"{where}: partition {number} of the topic {topic} no longer has offset {offset}{there}. Records"
+        " were removed before the job read them, or the topic was recreated. Nothing is skipped: keep records"
+        " longer (retention.ms, retention.bytes), and start a new job for the remaining records"
+    )
 
 
 def _partitions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from lockgate_common.clock import unix_ns
 from lockgate_common.storage import WRONG_PATH, Location, locate
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
-from lockgate_proto.splits import UNBOUNDED
+from lockgate_proto.splits import UNBOUNDED, ending
 
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.spark.sources.folders import FolderWatch
@@ -88,23 +88,47 @@ def discover(
     ), (not source.continuous)
 
 
-def ends(source: FileSource, splits: Sequence[SplitState], limits: Limits = UNLIMITED) -> dict[str, int]:
-    """Where files that another run has begun end now. Parquet files do not grow; one that is gone ends as before.
+def reopened(source: FileSource, splits: Sequence[SplitState], limits: Limits = UNLIMITED) -> tuple[SplitState, ...]:
+    """Files that another run has begun, as they are now. Parquet files do not grow; one that is gone ends as before.
 
     Raises UserError, SourceUnavailable.
     """
     if source.format == FileFormat.PARQUET:
-        return {}
-    if source.continuous:
-        return dict.fromkeys((split.split for split in splits), UNBOUNDED)
-    sizes = {file.name: file.size for file in files_of(source, True, limits)}
-    found: dict[str, int] = {}
+        return tuple(splits)
+    if source.continuous and all(split.end == UNBOUNDED for split in splits):
+        return tuple(splits)  # it is looked at soon enough
+    base, sizes = base_of(source, True, limits), {file.name: file.size for file in files_of(source, True, limits)}
+    found = []
     for split in splits:
-        seen = max(split.offset, split.seen)
-        found[split.split] = size = sizes.get(split.split, seen if split.end == UNBOUNDED else split.end)
-        if split.split in sizes and size < seen:
-            raise shrunk(base_of(source, True, limits).child(split.split), size, split)
-    return found
+        seen, size = max(split.offset, split.seen), sizes.get(split.split)
+        end = seen if split.end == UNBOUNDED else split.end
+        if size is not None:
+            location, end = base.child(split.split), size
+            if size < seen:
+                raise shrunk(location, size, split)
+            if split.offset == split.end < size:
+                split = replace(split, offset=_behind_line(limits.opened(location, split.split), split.offset))
+        found.append(ending(split, UNBOUNDED if source.continuous else end))
+    return tuple(found)
+
+
+def _behind_line(location: Location, offset: int) -> int:
+    """Where to go on in a file of lines that was read to its end and has grown since.
+
+    The last line was taken as it was. Its newline may have come since, but no more of it. Raises UserError, OSError.
+    """
+    with location.fs.open_input_file(location.path) as file:
+        before, behind = file.read_at(1, offset - 1) if offset else b"\n", file.read_at(2, offset)
+    if before == b"\n":
+        return offset
+    for newline in (b"\n", b"\r\n"):
+        if behind.startswith(newline):
+            return offset + len(newline)
+    raise UserError(
+        f"the source file {location.uri} was read to byte {offset}, which was its end, and the line that ended there"
+        " goes on now: write whole lines before a job reads them, or read the file with continuous=True, which waits"
+        " for the end of a line"
+    )
 
 
 def _fresh(source: FileSource, seen: Set[str], notes: dict[str, Any], limits: Limits) -> list[SourceFile]:

@@ -279,6 +279,16 @@ def test_a_stop_is_durable_before_its_savepoint_begins_and_nothing_follows_that(
     assert driver.state is JobState.FINISHED
 
 
+def test_a_stopped_job_keeps_its_savepoint_and_no_checkpoint_beside_it() -> None:
+    driver = Driver(word_count(checkpoints=CheckpointOptions(retain_after_end=True))).run()
+    driver.complete()
+    stop(driver)
+    written(driver)
+    savepoint, _ = snapshot(driver)
+    driver.commit(savepoint.checkpoint_id)
+    assert [kept.checkpoint_id for kept in driver.result().retained] == [savepoint.checkpoint_id]
+
+
 def test_a_drain_ends_the_sources_and_its_savepoint_is_the_terminal_checkpoint() -> None:
     driver = Driver().run()
     stop(driver, drain=True)

@@ -15,9 +15,10 @@ from lockgate_coordinator.graph.slots import SlotOffer
 from lockgate_coordinator.job.in_flight import in_flight_misfits
 from lockgate_coordinator.job.job_state import ALLOWED, Outcome
 from lockgate_coordinator.job.redistribute import redistribute
+from lockgate_coordinator.job.redistribute import source_state as source_state_of
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.job.splits import ALLOWED as SPLIT_PHASES
-from lockgate_coordinator.job.splits import SplitPhase
+from lockgate_coordinator.job.splits import SplitAssigner, SplitPhase
 from lockgate_proto.codec import decode, encode
 from lockgate_proto.messages import (
     ChannelSide,
@@ -25,6 +26,7 @@ from lockgate_proto.messages import (
     CheckpointKind,
     CheckpointMetadata,
     CompletedCheckpoint,
+    GeneratorSource,
     JobGraph,
     Operator,
     OperatorState,
@@ -300,3 +302,15 @@ def test_sources_of_another_run_look_for_splits_again() -> None:
     assert reopened.files == files
     assert restored["count", 0].operators == count.operators
     assert redistribute(graph, snapshot)["read", 0].operators == read.operators
+
+
+def test_a_generator_of_another_run_keeps_its_partitions_at_another_parallelism() -> None:
+    then, now = (normalize(word_count(GeneratorSource(rows_per_partition=9), parallelism=count)) for count in (2, 4))
+    read = tuple(source_state("read", index, (SplitState(str(index), 9, 9),)) for index in range(2))
+    snapshot = CheckpointMetadata(format_version=1, vertices=vertex_shapes(then), subtasks=read)
+    restored = redistribute(now, snapshot, reopens=True)
+    own = {index: restored["read", index] for index in range(4)}
+    assert SplitAssigner(now.vertices[0], attempt(1), own).deployed(0) == []
+    states = [source_state_of(state.operators[0], "read") for state in own.values()]
+    assert sorted(split.split for state in states for split in state.splits) == ["0", "1"]
+    assert all(state.complete and state.reopened for state in states)

@@ -76,8 +76,8 @@ def reopened(kind: Any, *splits: SplitState) -> tuple[SplitState, ...]:
 
 
 def test_files_of_another_run_end_where_they_end_now(tmp_path: Path) -> None:
-    (tmp_path / "grown").write_text("1234")
-    (tmp_path / "same").write_text("12")
+    (tmp_path / "grown").write_text("1\n2\n")
+    (tmp_path / "same").write_text("1\n")
     bounded = FileSource(str(tmp_path), FileFormat.TEXT)
     before = [SplitState(name, 2, 2, max_event_time_ms=7) for name in ("grown", "same", "gone")]
     assert [split.end for split in reopened(bounded, *before)] == [4, 2, 2]
@@ -107,3 +107,26 @@ def test_splits_of_another_run_that_are_no_files_end_where_the_source_says_it() 
     assert [split.end for split in reopened(GeneratorSource(), partition)] == [-1]
     socket = SplitState("host:1", 4, -1)
     assert reopened(SocketSource("host", 1), socket) == (socket,)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_a_file_of_another_run_goes_on_behind_its_last_line(tmp_path: Path, continuous: bool) -> None:
+    """That run took the last line as it was, with or without a newline."""
+    source = FileSource(str(tmp_path), FileFormat.TEXT, continuous=continuous, poll_interval_ms=int(continuous))
+    for before, more, offset in (("1\n2", "\n3\n", 4), ("1\n2", "\r\n3\n", 5), ("1\n2\n", "3\n", 4), ("1\n2", "", 3)):
+        (tmp_path / "a").write_bytes(f"{before}{more}".encode())
+        (split,) = reopened(source, SplitState("a", len(before), len(before)))
+        assert split == SplitState("a", offset, -1 if continuous else len(before + more)), (before, more)
+    (tmp_path / "a").write_text("1\n23\n")
+    with pytest.raises(
+        UserError, match=r"a was read to byte 3, which was its end, and the line that ended there goes on"
+    ):
+        reopened(source, SplitState("a", 3, 3))
+    (split,) = reopened(source, SplitState("a", 2, 3))
+    assert split.offset == 2, "the last line has not been read"
+
+
+def test_a_split_that_a_source_no_longer_has_is_over_if_the_source_ends() -> None:
+    source = PythonSource(cloudpickle.dumps(Squares(9)))
+    assert [split.end for split in reopened(source, SplitState("z", 4, -1))] == [4]
+    assert [split.end for split in reopened(replace(source, continuous=True), SplitState("z", 4, -1))] == [-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from lockgate_common.backlog import Backlog
 from lockgate_proto.messages import FailureCause, KafkaSource, KafkaStart, SplitState
 from lockgate_taskmanager.runtime.failures import cause_of, text_of
 from lockgate_taskmanager.spark import kafka_client
-from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover, ends
+from lockgate_taskmanager.spark.sources.kafka import SCHEMA, KafkaReader, discover, reopened
 from lockgate_taskmanager.spark.sources.reading import Reading
 from lockgate_taskmanager.task.program import Exhausted, Idle, Unavailable, UserError
 
@@ -229,11 +230,12 @@ def test_partitions_of_another_run_end_where_they_end_now(kafka: KafkaBroker) ->
     topic = filled(kafka)
     before = [SplitState(f"{topic}/{number}", 5, 5) for number in (0, 1)]
     left = SplitState("left/0", 5, 5)
-    found = ends(source(kafka, topic, bounded=True), [*before, left], WHERE)
-    assert found == {f"{topic}/0": 20, f"{topic}/1": 20}, (
-        "a topic that is read no longer is refused where it is assigned"
-    )
-    assert ends(source(kafka, topic), before, WHERE) == {f"{topic}/0": -1, f"{topic}/1": -1}
+    bounded = source(kafka, topic, bounded=True)
+    now = [replace(split, end=20) for split in before]
+    assert reopened(bounded, [*before, left], WHERE) == (*now, left), "a topic that is left out is refused elsewhere"
+    assert {split.end for split in reopened(source(kafka, topic), before, WHERE)} == {-1}
+    with pytest.raises(UserError, match=r"no longer has offset 21; it has 0 to 19 now.*Nothing is skipped"):
+        reopened(bounded, [SplitState(f"{topic}/0", 21, 21)], WHERE)
 
 
 def test_records_removed_by_retention_end_the_job_with_a_message(kafka: KafkaBroker, make: Make) -> None:
