@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
+from lockgate_common.uris import LOCAL, scheme_of
+
 SLOTS_PREFIX = "lockgate-slots-"
 """Of folders in shared memory that hold records of all jobs."""
 
@@ -19,15 +21,18 @@ _SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot")
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/var/spool", sys.prefix, sys.base_prefix)
 _OWN_NAMES = frozenset({"lockgate.toml", "version-2"})  # the settings; the data and logs of a ZooKeeper server
 _KEYS = (".key", ".pem")
-_AZURE = ("abfs", "abfss", "adl", "az", "azure", "wasb", "wasbs")
+_AZURE = ("abfs", "abfss")
 _OF_ONE_CLUSTER = ("hdfs", "viewfs")  # which has many names, so hosts are not compared
+_REMOTE = ("s3", "s3a", "gs", "gcs", *_AZURE, *_OF_ONE_CLUSTER)
+"""What is opened elsewhere; all other schemes are refused, because they may lead to this machine (`fsspec+file://`)."""
 
 _OWN = "it belongs to the cluster itself"
+_UNRESOLVED = "the path cannot be resolved"
 
 
 def cluster_folder(storage: str, cluster: str) -> str:
     """The folder of a cluster in its storage, a local path or a URI, whose options stay behind it."""
-    folder, mark, options = storage.partition("?") if "://" in storage else (storage, "", "")
+    folder, mark, options = storage.partition("?") if scheme_of(storage) else (storage, "", "")
     return f"{folder.rstrip('/')}/{cluster}{mark}{options}"
 
 
@@ -51,12 +56,23 @@ class Places:
 
     def problem(self, path_or_uri: str, *, writes: bool = False) -> str:
         """Why a job may not use it, as a clause; "" when it may."""
-        if _looks_remote(path_or_uri):
+        scheme = scheme_of(path_or_uri)
+        if scheme in _REMOTE:
             return self._remote_problem(path_or_uri)
+        if scheme not in ("", LOCAL):
+            return f"such a job does not use {scheme}://"
         try:
-            real = _normal(path_or_uri)
+            path = _local(path_or_uri)
+        except ValueError:
+            return _UNRESOLVED
+        return self.path_problem(path, writes=writes)
+
+    def path_problem(self, path: str, *, writes: bool = False) -> str:
+        """The same for what is opened as a path of this machine, whatever it looks like: no URI, and no ~."""
+        try:
+            real = os.path.realpath(path)
         except (OSError, ValueError):
-            return "the path cannot be resolved"
+            return _UNRESOLVED
         if any(_is_private(real, place) for place in self._private) or _is_own_by_name(real):
             return _OWN
         allowed = max((folder for folder in self._folders if _is_within(real, folder)), key=len, default=None)
@@ -67,8 +83,7 @@ class Places:
     def _remote_problem(self, uri: str) -> str:
         names = _normal(uri)
         remote = [place for place in self._private if not place.startswith("/")]
-        is_web = urlsplit(uri).scheme.lower() in ("http", "https")  # which names buckets in several ways
-        if any(_is_within(names, place) or (is_web and place.partition("/")[0] in uri) for place in remote):
+        if any(_is_within(names, place) for place in remote):
             return _OWN
         if self._folders and not any(_is_within(names, folder) for folder in self._folders):
             return "taskmanager.folders does not allow it"
@@ -108,16 +123,17 @@ def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _looks_remote(text: str) -> bool:
-    return "://" in text and urlsplit(text).scheme.lower() != "file"
+def _local(text: str) -> str:
+    """The path that is opened for a local path or a `file:` URI."""
+    if scheme_of(text):
+        return unquote(urlsplit(text).path)
+    return os.path.abspath(os.path.expanduser(text))
 
 
 def _normal(text: str) -> str:
     """A local path without links, or the names of a remote place: equal places are equal, prefixes are folders."""
-    if text[:5].lower() == "file:":
-        return os.path.realpath(unquote(urlsplit(text).path))
-    if not _looks_remote(text):
-        return os.path.realpath(os.path.abspath(os.path.expanduser(text)))
+    if scheme_of(text) in ("", LOCAL):
+        return os.path.realpath(_local(text))
     parts = urlsplit(text)
     login, _, host = parts.netloc.rpartition("@")
     path = posixpath.normpath("/" + unquote(parts.path)).lstrip("/")

@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from lockgate_common.fault_points import is_full, write_delay_s
 from lockgate_common.masking import bare, masked
+from lockgate_common.uris import scheme_of
 
 # errors that only the author or operator can fix; any other OSError of a storage may be transient
 WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -83,11 +84,16 @@ class Location:
 
 def locate(path_or_uri: str) -> Location:
     """Resolves a local path or a pyarrow.fs URI. Raises OSError or ValueError for an unknown file system."""
-    if "://" in path_or_uri or path_or_uri.startswith("file:"):
+    if scheme := scheme_of(path_or_uri):
+        shown = bare(masked(path_or_uri))
+        if scheme == "local":  # pyarrow's other name of this machine, which checks and comparisons would not know
+            raise ValueError(f"{shown} begins with local://; write file:// for a path of this machine")
+        if "#" in path_or_uri:  # pyarrow would ignore it and what follows, and so a name that was added to a folder
+            raise ValueError(f"{shown} has a # in it; write %23 for it")
         try:
             fs, path = pafs.FileSystem.from_uri(path_or_uri)
         except pa.ArrowException as error:
-            text = f"{bare(masked(path_or_uri))} is not a path or a URI that pyarrow.fs can open: {error}"
+            text = f"{shown} is not a path or a URI that pyarrow.fs can open: {error}"
             raise ValueError(masked(text)) from error
         return Location(path_or_uri, fs, path)
     absolute = os.path.abspath(os.path.expanduser(path_or_uri))

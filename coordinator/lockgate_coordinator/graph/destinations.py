@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from lockgate_common.masking import bare
+from lockgate_common.uris import LOCAL, scheme_of
 from lockgate_proto.messages import DeltaSink, FileSink, JobGraph, Operator, SqlSink
 
 _PORTS = {"postgresql": 5432}
@@ -68,7 +69,7 @@ def sqlite_path(url: str) -> str:
 def local_folder(path: str) -> str:
     """The path of a local folder; "" for one in an object store."""
     place = _folder(path)
-    return "" if "://" in place else place
+    return "" if scheme_of(place) else place
 
 
 def _destination(operator: Operator) -> Destination | None:
@@ -88,15 +89,14 @@ def _destination(operator: Operator) -> Destination | None:
 
 
 def _folder(path: str) -> str:
-    if path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    if "://" not in path:
-        return _local(path)
-    scheme, _, rest = path.partition("://")
+    scheme = scheme_of(path)
+    if scheme in ("", LOCAL):
+        return _local(unquote(urlsplit(path).path) if scheme else path)
+    _, _, rest = path.partition("://")
     base, mark, options = rest.partition("?")
     store, slash, key = base.partition("/")
     name = posixpath.normpath(key) if key.strip("/") else ""
-    scheme = scheme.lower().replace("s3a", "s3").replace("s3n", "s3")
+    scheme = scheme.replace("s3a", "s3").replace("s3n", "s3")
     return f"{scheme}://{store}{slash if name else ''}{name.lstrip('/')}{mark}{options}"
 
 

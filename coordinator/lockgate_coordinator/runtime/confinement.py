@@ -32,24 +32,24 @@ def places_of(settings: CoordinatorSettings) -> Places:
 
 def trespass(graph: JobGraph, places: Places) -> str:
     """The first operator that uses a place which it may not use, as a sentence without its end; "" for none."""
-    for subject, path, writes in _named(graph):
-        if problem := places.problem(path, writes=writes):
+    for subject, path, writes, is_path in _named(graph):
+        if problem := (places.path_problem if is_path else places.problem)(path, writes=writes):
             return f"{subject} {'writes' if writes else 'reads'} {masked(path)} ({problem})"
     return ""
 
 
-def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool]]:
-    """Subject, path or URI, and whether it is written."""
+def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool, bool]]:
+    """Subject, path or URI, whether it is written, and whether it is opened as a path even if it looks like a URI."""
     backend = (graph.state_backend or StateBackend()).backend
     if isinstance(backend, FilesystemBackend | RocksdbBackend) and backend.uri:
-        yield "the state backend", backend.uri, True
+        yield "the state backend", backend.uri, True, False
     for vertex in graph.vertices:
         for operator in vertex.operators:
             subject = f"operator {operator.id!r}"
             match operator.kind:
                 case FileSource(path=path):
-                    yield subject, path, False
+                    yield subject, path, False, False
                 case FileSink(path=path) | DeltaSink(uri=path):
-                    yield subject, path, True
+                    yield subject, path, True, False
                 case SqlSink(url=url) if path := sqlite_path(url):
-                    yield subject, path, True
+                    yield subject, path, True, True

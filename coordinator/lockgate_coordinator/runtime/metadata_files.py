@@ -19,6 +19,7 @@ from lockgate_common.checksums import checksum as checksum_of
 from lockgate_common.checksums import checksum_of_pieces
 from lockgate_common.places import cluster_folder
 from lockgate_common.storage import Location
+from lockgate_common.uris import scheme_of
 from lockgate_proto.codec import MalformedMessage, decode, encode
 from lockgate_proto.messages import CheckpointMetadata, CompletedCheckpoint, JobRecord, JobResult
 from lockgate_proto.release import newer_text
@@ -208,7 +209,7 @@ def start_checksum(pointer: str) -> str:
 
 def storage_uri(storage: str) -> str:
     """A local path as a `file://` URI; a URI as it is, its path without a trailing slash."""
-    if "://" not in storage:
+    if not scheme_of(storage):
         return storages.locate(storage).uri
     base, mark, options = storage.partition("?")
     return base.rstrip("/") + mark + options

@@ -229,7 +229,7 @@ class SparkEngine:
         """
         backend = (context.graph.state_backend or StateBackend()).backend
         if uri := getattr(backend, "uri", ""):
-            self._limits_of(context.graph).check_path(uri, "the state backend's folder", writes=True)
+            self._limits_of(context.graph).check_name(uri, "the state backend's folder", writes=True)
         attempt, places = context.subtask.attempt or AttemptId(), self._limits.places
         folder = context.checkpoint_directory.partition("?")[0]
         if places is not None and not context.is_warmup and attempt.job_key:

@@ -36,14 +36,20 @@ class Limits:
 
     def check(self, location: Location, subject: str, *, writes: bool = False) -> None:
         """Raises UserError for a place that the job may not use. subject: the place in messages."""
-        if self.bind:
-            self.check_path(location.path if location.is_local else location.uri, subject, writes=writes)
+        if location.is_local:
+            self.check_path(location.path, subject, writes=writes)
+        else:
+            self.check_name(location.uri, subject, writes=writes)
 
-    def check_path(self, path_or_uri: str, subject: str, *, writes: bool = False) -> None:
+    def check_name(self, path_or_uri: str, subject: str, *, writes: bool = False) -> None:
         """The same for the name of a place."""
-        problem = self.places.problem(path_or_uri, writes=writes) if self.places is not None else ""
-        if problem:
-            raise UserError(f"{subject} cannot be {'written' if writes else 'read'} by this job, {_WITHOUT}: {problem}")
+        if self.places is not None:
+            _refuse(self.places.problem(path_or_uri, writes=writes), subject, writes)
+
+    def check_path(self, path: str, subject: str, *, writes: bool = False) -> None:
+        """The same for what is opened as a path of this machine, whatever it looks like."""
+        if self.places is not None:
+            _refuse(self.places.path_problem(path, writes=writes), subject, writes)
 
     def check_variable(self, name: str, subject: str, is_credential: bool) -> None:
         """Raises UserError for `${name}`. subject: where it stands; is_credential: a password or the like belongs
@@ -61,6 +67,11 @@ class Limits:
             raise UserError(
                 f"{subject} ${{{name}}}, {_WITHOUT}, or an operator who adds the name to taskmanager.variables"
             )
+
+
+def _refuse(problem: str, subject: str, writes: bool) -> None:
+    if problem:
+        raise UserError(f"{subject} cannot be {'written' if writes else 'read'} by this job, {_WITHOUT}: {problem}")
 
 
 UNLIMITED = Limits()

@@ -6,7 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from lockgate_common.places import SLOTS_PREFIX, Places, cluster_folder
+from lockgate_common.storage import locate
 
 OWN = "it belongs to the cluster itself"
 
@@ -29,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
     [
         ("/data/", "/data/team"),
         ("/data?x", "/data?x/team"),
+        ("/data/a://b?x", "/data/a://b?x/team"),
         ("s3://bucket/a/?region=r", "s3://bucket/a/team?region=r"),
         ("s3://bucket", "s3://bucket/team"),
     ],
@@ -151,12 +155,11 @@ def test_an_allowed_folder_may_be_hidden_or_the_systems_but_not_the_clusters(fol
         ("s3://b/l/default", "s3://b/l//default/x"),
         ("s3://b/l/default", "s3://b/x/../l/default/x"),
         ("s3://b/l/default", "s3://b/l/d%65fault/x"),
-        ("s3://b/l/default", "https://b.s3.amazonaws.com/l/default"),
         ("gs://b/l", "gcs://b/l/x"),
         ("hdfs://namenode:8020/l", "hdfs://10.0.0.1:8020/l/x"),
         ("hdfs://namenode:8020/l", "viewfs://c/l/x"),
         ("abfs://c@account.dfs.core.windows.net/l", "abfss://account.dfs.core.windows.net/c/l/x"),
-        ("abfs://c@account.dfs.core.windows.net/l", "az://c/l/x"),
+        ("abfs://c@account.dfs.core.windows.net/l", "abfs://c/l/x"),
     ],
 )
 def test_remote_places_have_many_names(private: str, asked: str) -> None:
@@ -171,3 +174,55 @@ def test_other_places_of_the_same_bucket_are_free() -> None:
 
 def test_an_invalid_path_is_refused() -> None:
     assert Places().problem("/a\0b") == "the path cannot be resolved"
+
+
+NAMES = ["{data}/x://?/../../../own/secret", "{data}/x://../../own/secret", "{data}/s3://../../own/secret"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "local://{own}/secret", "LOCAL://{own}/secret", "mock://{own}/secret"])
+@pytest.mark.parametrize("has_folders", [False, True])
+def test_a_path_that_looks_like_a_uri_and_a_uri_that_leads_to_this_machine(
+    folder: Path, name: str, *, has_folders: bool
+) -> None:
+    places = Places((str(folder / "own"),), (str(folder / "data"),) if has_folders else ())
+    text = name.format(own=folder / "own", data=folder / "data")
+    assert places.problem(text) == (
+        OWN if name in NAMES else f"such a job does not use {text.partition(':')[0].lower()}://"
+    )
+    assert not has_folders or places.problem(text.replace("/own/", "/other/")), "only what is in the folder is allowed"
+
+
+@pytest.mark.parametrize("scheme", ["fsspec+file", "hf", "https", "az", "x"])
+def test_only_what_is_known_to_be_elsewhere_is_not_compared_with_paths(scheme: str) -> None:
+    assert Places().problem(f"{scheme}://a/b") == f"such a job does not use {scheme}://"
+
+
+def test_a_path_is_taken_as_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libraries open it: neither a URI nor a home is in it, and `..` behind a link leads to where the link leads."""
+    monkeypatch.chdir(folder / "data")
+    monkeypatch.setenv("HOME", "/nowhere")
+    places = Places((str(folder / "own"),))
+    for name in ("s3://../../own/secret", "~/../../own/secret", "file:/../../own/secret", "twice/../secret", "file"):
+        assert places.path_problem(name) == OWN, name
+    assert places.path_problem("twice/../../data/in.txt") == ""
+
+
+NAMED = ["own", "secret", "data", "folder", "twice", "..", ".", "", "~"]
+ODD = ["x:", "s3:", "FILE:", "?", "a?b", "#", ";", "é", "\t", "%2E%2E", "o%77n", "%2F"]
+STARTS = st.sampled_from(
+    ["{data}/", "file://{data}/", "file:{data}/", "FILE:/", "FILE:", "local://{data}/", "~/", "./"]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=STARTS, parts=st.lists(st.sampled_from(NAMED + ODD), max_size=8))
+def test_a_name_is_judged_by_the_path_that_is_opened_for_it(folder: Path, start: str, parts: list[str]) -> None:
+    name = start.format(data=folder / "data") + "/".join(parts)
+    try:
+        location = locate(name)
+    except (OSError, ValueError):
+        return
+    assert location.is_local
+    for folders in ((), (str(folder / "data"),)):
+        places = Places((str(folder / "own"),), folders)
+        assert places.problem(name) == places.problem(os.path.realpath(location.path)), location

@@ -38,6 +38,26 @@ def test_a_uri_that_no_file_system_knows_is_refused_without_its_secrets() -> Non
     assert "secret" not in str(caught.value).replace(str(caught.value.__cause__), "")
 
 
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("local:///a", "local:///a begins with local://; write file://"),
+        ("file:///etc/hostname#", "file:///etc/hostname# has a # in it; write %23 for it"),
+        ("s3://key:secret@bucket/a#/b", "s3://bucket/a#/b has a # in it"),
+    ],
+)
+def test_a_uri_that_means_less_than_it_says_is_refused(uri: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}"):
+        locate(uri)
+
+
+def test_a_path_with_slashes_behind_a_colon_is_a_path(tmp_path: Path) -> None:
+    for name in ("x://y", "s3 ://y", "~://y"):
+        location = locate(str(tmp_path / name))
+        assert (location.is_local, location.path) == (True, str(tmp_path / name).replace("//", "/"))
+        assert storage_uri(f"{tmp_path}/{name}") == location.uri
+
+
 def test_another_folder_of_the_same_storage_is_reached_as_this_one_is() -> None:
     location = locate("s3://key:secret@bucket/a?region=R")
     assert location.elsewhere("s3://other/b").uri == "s3://key:secret@other/b?region=R"

@@ -297,10 +297,13 @@ def test_defaults_match_the_processes(group: Any, settings: Any, other_names: di
 
 def test_limits_of_jobs_without_the_role_code_come_from_the_settings() -> None:
     write("[security]\nsecret_file = 'own/secret'\n[storage]\ndirectory = 's3://b/l?region=r'\n[tls]\nkey = 'own/k'\n")
-    environment = {"LOCKGATE_TASKMANAGER_FOLDERS": "data, s3://b/in", "LOCKGATE_TASKMANAGER_VARIABLES": "SHOP_*,X"}
+    environment = {
+        "LOCKGATE_TASKMANAGER_FOLDERS": "data, x/a://b, s3://b/in",
+        "LOCKGATE_TASKMANAGER_VARIABLES": "SHOP_*,X",
+    }
     settings = load_settings(environment=environment)
     assert settings.limits_of_jobs() == {
-        "folders": (absolute("data"), "s3://b/in"),
+        "folders": (absolute("data"), absolute("x/a:/b"), "s3://b/in"),
         "variables": ("SHOP_*", "X"),
     }
     private = settings.private_places()

@@ -81,7 +81,7 @@ class DeltaLog:
         self._options = filled(options, where, limits)
         if limits.bind:
             _require_no_identity(options, where)
-        limits.check_path(uri, f"{where}: the table {masked(uri)}", writes=True)
+        limits.check_name(uri, f"{where}: the table {masked(uri)}", writes=True)
         self.folder = self._located(uri)
         self._target = self.folder.path if self.folder.is_local else self.folder.uri
 

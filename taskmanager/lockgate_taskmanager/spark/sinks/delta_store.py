@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow.fs as pafs
 from lockgate_common import storage as filesystem
 from lockgate_common.storage import Location
+from lockgate_common.uris import LOCAL, scheme_of
 
 _S3 = {  # delta-rs's names, in any case, with and without the prefix; pyarrow's names
     "access_key_id": "access_key",
@@ -26,7 +27,7 @@ _S3 = {  # delta-rs's names, in any case, with and without the prefix; pyarrow's
 
 def located(uri: str, options: Mapping[str, str]) -> Location:
     """The table's folder. options: of delta-rs's object store. Raises OSError or ValueError for an unsupported URI."""
-    if "://" not in uri or uri.startswith("file:"):
+    if scheme_of(uri) in ("", LOCAL):
         return filesystem.locate(uri)
     plain = uri.rstrip("/")
     parts = urlsplit(plain)

@@ -171,7 +171,7 @@ def _require_text(source: FileSource, name: str) -> None:
 
 
 def _located(source: FileSource, limits: Limits) -> Location:
-    limits.check_path(source.path, subject(source))
+    limits.check_name(source.path, subject(source))
     try:
         return locate(source.path)
     except ValueError as error:

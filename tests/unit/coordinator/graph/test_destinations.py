@@ -57,6 +57,7 @@ def test_the_file_of_an_sqlite_database() -> None:
         (files("/out"), files("/a/../out")),
         (files("/out"), files("file:///out")),
         (files("/my out"), files("file:///my%20out")),
+        (files("/a://b"), files("/a:/b/")),
         (files("s3://bucket/out"), files("s3a://bucket//out/")),
         (files("s3://bucket/out?region=x"), files("s3://bucket/out/?region=x")),
         (files("/out"), DeltaSink("/out")),

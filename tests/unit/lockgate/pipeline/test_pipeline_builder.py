@@ -134,11 +134,12 @@ def test_relative_paths_become_absolute_and_uris_stay(monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     job = Job("j")
     job.read_text("in").write_parquet("s3://bucket/out")
-    job.read_text(tmp_path / "x").write_sql("sqlite:///c.db", "t", key="value")
+    job.read_text("x/../in://y").write_sql("sqlite:///c.db", "t", key="value")
     first, second = job.graph().vertices
     assert isinstance(first.operators[0].kind, m.FileSource)
     assert first.operators[0].kind.path == str(tmp_path / "in")
     assert first.operators[1].kind == m.FileSink("s3://bucket/out", m.FileFormat.PARQUET)
+    assert second.operators[0].kind == replace(first.operators[0].kind, path=f"{tmp_path}/in:/y")
     assert isinstance(second.operators[1].kind, m.SqlSink)
     assert second.operators[1].kind.url == f"sqlite:///{tmp_path / 'c.db'}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,45 @@ def test_footers_of_parquet_files_are_not_read_either(places: Path) -> None:
     assert discover(source, ()) == ((SplitState("x.parquet", 0, 1),), True)
 
 
+MISLEADING = ["{data}/x://?/../../../own/secret", "{data}/x://../../own/secret", "local://{own}/secret"]
+
+
+@pytest.mark.parametrize("has_folders", [False, True])
+@pytest.mark.parametrize("name", MISLEADING)
+def test_a_path_that_looks_like_a_uri(places: Path, name: str, *, has_folders: bool) -> None:
+    """It is opened as a path, and through folders that other jobs may have made."""
+    (places / "in" / "x:" / "?").mkdir(parents=True)
+    path = name.format(data=places / "in", own=places / "own")
+    bound = Limits(Places((str(places / "own"),), (str(places / "in"),) if has_folders else ()))
+    where = replace(context(places), limits=bound)
+    source = FileSource(path=path, format=FileFormat.TEXT)
+    uses: list[Callable[[], object]] = [
+        lambda: discover(source, (), bound),
+        lambda: LineSource(source, ("value",), limits=bound).spec(),
+        lambda: files.FileSink(where, FileSink(path, FileFormat.CSV)),
+        lambda: bound.check_name(path, "the state backend's folder", writes=True),
+    ]
+    for use in uses:
+        with pytest.raises(UserError, match=WITHOUT if name != MISLEADING[-1] else "local://"):
+            use()
+    assert (places / "own" / "secret").read_text() == "the secret\n"
+
+
+@pytest.mark.parametrize("name", ["{in}/x://../../own/x", "s3://../../own/x", "~/../../own/x"])
+def test_the_path_of_a_database_that_looks_like_a_uri(places: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(places / "in")
+    url = f"sqlite:///{name.format_map({'in': places / 'in'})}"
+    with pytest.raises(UserError, match=WITHOUT):
+        sql.SqlSink(context(places), SqlSink(url, "t", ("k",)))
+
+
+@pytest.mark.parametrize("name", MISLEADING)
+def test_the_path_of_a_delta_table_that_looks_like_a_uri(places: Path, name: str) -> None:
+    pytest.importorskip("deltalake")
+    with pytest.raises(UserError, match=WITHOUT):
+        delta.DeltaSink(context(places), DeltaSink(name.format(data=places / "in", own=places / "own")))
+
+
 def sinks(places: Path, folder: str) -> dict[str, Callable[[SinkContext], object]]:
     path = str(places / folder)
     return {
@@ -139,20 +179,23 @@ def test_links_where_sinks_stage_are_followed(places: Path, name: str) -> None:
         "postgresql://u@h/d?passfile={own}/secret",
         "postgresql://u@h/d?sslkey={own}/secret",
         "postgresql://u@h/d?sslkey=engine:x",
+        "postgresql://u@h/d?sslkey={in}/x://?/../../../own/secret",
         "postgresql://u@h/d?sslcert=../own/secret",
     ],
 )
 def test_files_in_database_urls(places: Path, url: str) -> None:
     with pytest.raises(UserError, match=r"role code|must be an absolute path"):
-        sql.SqlSink(context(places), SqlSink(url.format(own=places / "own"), "t", ("k",)))
+        sql.SqlSink(context(places), SqlSink(url.format_map({"own": places / "own", "in": places / "in"}), "t", ("k",)))
 
 
 @pytest.mark.parametrize("name", ["ssl.key.location", "ssl.keystore.location", "sasl.kerberos.keytab"])
 def test_files_in_options_for_kafka(places: Path, name: str) -> None:
     pytest.importorskip("confluent_kafka")
     sink = KafkaSink("h:1", "t", value="v", options={name: str(places / "own" / "secret")})
-    with pytest.raises(UserError, match=f"the file of the option {name} cannot be read"):
-        KafkaWriter(context(places), sink)
+    disguised = replace(sink, options={name: f"{places}/in/x://../../own/secret"})
+    for wanted in (sink, disguised):
+        with pytest.raises(UserError, match=f"the file of the option {name} cannot be read"):
+            KafkaWriter(context(places), wanted)
     KafkaWriter(context(places, bound=False), sink)
 
 
