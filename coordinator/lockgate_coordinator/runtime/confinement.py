@@ -21,21 +21,33 @@ from lockgate_proto.messages import (
 )
 
 from lockgate_coordinator.graph.destinations import sqlite_path
+from lockgate_coordinator.runtime.metadata_files import metadata_uri
 from lockgate_coordinator.runtime.settings import CoordinatorSettings
 
 
-def places_of(settings: CoordinatorSettings) -> Places:
-    """What is private on a coordinator's machine, and the cluster's folder in the storage."""
-    storage, tls = cluster_folder(settings.storage, settings.cluster), settings.credentials.tls
-    return Places((storage, settings.tokens_file, tls.key if tls else "", *settings.private))
+class Confinement:
+    """Of the jobs that a coordinator with these settings accepts."""
 
+    def __init__(self, settings: CoordinatorSettings) -> None:
+        """Private are files of this machine, and the cluster's folder in the storage."""
+        folder, tls = cluster_folder(settings.storage, settings.cluster), settings.credentials.tls
+        self._places = Places((folder, settings.tokens_file, tls.key if tls else "", *settings.private))
+        self._own_snapshots = Places(folders=(folder,))
 
-def trespass(graph: JobGraph, places: Places) -> str:
-    """The first operator that uses a place which it may not use, as a sentence without its end; "" for none."""
-    for subject, path, writes, is_path in _named(graph):
-        if problem := (places.path_problem if is_path else places.problem)(path, writes=writes):
-            return f"{subject} {'writes' if writes else 'reads'} {masked(path)} ({problem})"
-    return ""
+    def trespass(self, graph: JobGraph, restore_from: str) -> str:
+        """The first place that is used and may not be, as a sentence without its end; "" for none."""
+        for subject, path, writes, is_path in _named(graph):
+            if problem := (self._places.path_problem if is_path else self._places.problem)(path, writes=writes):
+                return f"{subject} {'writes' if writes else 'reads'} {masked(path)} ({problem})"
+        return self._start_problem(restore_from) if restore_from else ""
+
+    def _start_problem(self, pointer: str) -> str:
+        """A job starts from a snapshot in the cluster's folder, too, which it may not use otherwise."""
+        file = metadata_uri(pointer)
+        if not self._own_snapshots.problem(file):
+            return ""
+        problem = self._places.problem(file)
+        return f"restore_from is {masked(pointer)} ({problem})" if problem else ""
 
 
 def _named(graph: JobGraph) -> Iterator[tuple[str, str, bool, bool]]:

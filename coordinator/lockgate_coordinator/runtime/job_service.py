@@ -38,7 +38,7 @@ from lockgate_coordinator.job.merged_story import merged
 from lockgate_coordinator.job.restore import misfits
 from lockgate_coordinator.runtime.access import FORWARDED_METADATA
 from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads, outcomes, retained_by_running
-from lockgate_coordinator.runtime.confinement import places_of, trespass
+from lockgate_coordinator.runtime.confinement import Confinement
 from lockgate_coordinator.runtime.dispatcher import Dispatcher, reachable, writable
 from lockgate_coordinator.runtime.disposal import dispose
 from lockgate_coordinator.runtime.errors import Busy, NotLeading, StorageError
@@ -88,7 +88,7 @@ class JobService:
         cluster: Cluster,
     ) -> None:
         self._credentials: Credentials = settings.credentials
-        self._places = places_of(settings)
+        self._confinement = Confinement(settings)
         self._address = address
         self._dispatcher = dispatcher
         self._files = files
@@ -105,7 +105,7 @@ class JobService:
             raise Refused(StatusCode.INVALID_ARGUMENT, "the request has no job graph")
         graph = replace(request.graph, confined=not call.caller.may(Role.CODE))
         if graph.confined:
-            self._check_confined(graph, TRUST if request.trust_snapshot else "", call.caller)
+            self._check_confined(graph, request, call.caller)
         self._dispatcher.wait_recovered()
         data, submitted_unix_ms = encode(graph), unix_ms()
         day = time.strftime("%Y%m%d-%H%M%S", time.gmtime(submitted_unix_ms / 1_000))
@@ -132,11 +132,11 @@ class JobService:
         found = self._dispatcher.call(lambda term: term.task_manager_statuses())
         return (*warnings(graph), *local_sinks(graph, (task_manager.address for task_manager in found)))
 
-    def _check_confined(self, graph: m.JobGraph, trusted: str, caller: Principal) -> None:
-        """Raises Refused for what the job of a caller without the role code may not do. trusted: the option, or ""."""
-        if what := brings_code(graph) or trusted:
+    def _check_confined(self, graph: m.JobGraph, request: m.SubmitRequest, caller: Principal) -> None:
+        """Raises Refused for what the job of a caller without the role code may not do."""
+        if what := brings_code(graph) or (TRUST if request.trust_snapshot else ""):
             raise Refused(StatusCode.PERMISSION_DENIED, caller.refusal(Role.CODE, what))
-        if problem := trespass(graph, self._places):
+        if problem := self._confinement.trespass(graph, request.restore_from):
             raise Refused(StatusCode.PERMISSION_DENIED, f"{problem}; {caller.refusal(Role.CODE)}")
 
     def _check(self, graph: m.JobGraph, request: m.SubmitRequest) -> Callable[[], str]:

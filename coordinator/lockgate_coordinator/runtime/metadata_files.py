@@ -8,6 +8,7 @@ of every pointer, because task managers and the next leader have nothing else.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,9 +34,12 @@ from lockgate_coordinator.runtime.snapshot_seal import ForeignSeal, SnapshotSeal
 METADATA_FILE = "_metadata"
 GRAPH_FILE = "graph"
 SHARED_FOLDER = "shared"
-_AT_ONCE_BYTES = 64 * 1024 * 1024  # of a file, before it is verified; metadata is rarely larger
+_AT_ONCE_BYTES = 64 * 1024 * 1024  # of a recorded file, before it is verified; metadata is rarely larger
+_ASKED_BYTES = 1024 * 1024  # of any other file, which a caller may have named to take memory
 _MOST_BYTES = (1 << 31) - 1  # of an encoded message, and so of every file that is written here
 _ERRORS = (OSError, pa.ArrowException)
+_LARGE_READS = threading.BoundedSemaphore(2)
+"""Files that are larger, and verified, are read whole by so many threads at once."""
 _Check = Callable[[Iterable[bytes]], None]  # raises UnverifiedFile, the rest of a sentence about the file
 
 
@@ -120,7 +124,10 @@ class MetadataFiles:
         seal. Raises StorageError naming the file when it is missing, is not what it has to be, or cannot be understood.
         """
         location = _metadata_location(pointer)
-        data = self._read(location, _recorded(checksum) if checksum else self._seal.check)
+        if checksum:
+            data = self._read(location, _recorded(checksum))
+        else:
+            data = self._read(location, self._seal.check, _ASKED_BYTES)
         return parse_metadata(data, location.masked_uri)
 
     def read_start(self, pointer: str, *, is_trusted: bool) -> tuple[CheckpointMetadata, str]:
@@ -129,7 +136,7 @@ class MetadataFiles:
         is_trusted: it need not have the cluster's seal.
         """
         location = _metadata_location(pointer)
-        data = self._read(location, None if is_trusted else self._seal.check)
+        data = self._read(location, None if is_trusted else self._seal.check, _ASKED_BYTES)
         return parse_metadata(data, location.masked_uri), checksum_of(data)
 
     def write_graph(self, run: Run, graph: bytes) -> StoredFile:
@@ -140,9 +147,9 @@ class MetadataFiles:
         """The serialized JobGraph at `pointer`. Raises StorageError."""
         return self._read(_locate(pointer), _recorded(checksum) if checksum else None)
 
-    def _read(self, file: Location, check: _Check | None) -> bytes:
+    def _read(self, file: Location, check: _Check | None, at_once: int = _AT_ONCE_BYTES) -> bytes:
         try:
-            return _read(file, check)
+            return _read(file, check, at_once)
         except FileNotFoundError as error:
             base = self._base("")
             if file.path.startswith(f"{base.path}/") and storages.was_away(base, file):
@@ -290,15 +297,16 @@ def _recorded(checksum: str) -> _Check:
     return check
 
 
-def _read(file: Location, check: _Check | None) -> bytes:
-    """The content. A large file is not worth its memory before it is verified, so it is read twice."""
+def _read(file: Location, check: _Check | None, at_once: int) -> bytes:
+    """The content. A file beyond `at_once` bytes is not worth its memory before it is verified: it is read twice."""
     try:
         try:
-            data = storages.read_all(file, _AT_ONCE_BYTES)
+            data = storages.read_all(file, at_once)
         except storages.FileTooLarge as large:
             if large.size_bytes <= _MOST_BYTES and check is not None:
                 check(storages.pieces(file))
-            data = storages.read_all(file, min(large.size_bytes, _MOST_BYTES))
+            with _LARGE_READS:
+                data = storages.read_all(file, min(large.size_bytes, _MOST_BYTES))
         content: bytes = data.to_pybytes()
         if check is not None:
             check((content,))

@@ -273,6 +273,35 @@ def test_a_private_place_is_refused_with_a_reason(cluster: TestingCluster) -> No
         client.submit("job", m.JobGraph(vertices=(source,)))
 
 
+def test_a_database_is_a_path_whatever_it_looks_like(cluster: TestingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cluster.file.parent)
+    sink = m.Vertex("v", operators=(m.Operator("write", kind=m.SqlSink("sqlite:///s3://../tokens.json", "t")),))
+    with cluster.client("submit") as client, pytest.raises(NotAllowed, match=r"operator 'write' writes .* the cluster"):
+        client.submit("job", m.JobGraph(vertices=(sink,)))
+
+
+def test_a_job_starts_from_its_clusters_folder_or_a_place_that_it_may_use(
+    cluster: TestingCluster, tmp_path: Path
+) -> None:
+    storage = Path(cluster.leader.settings.storage)
+    (tmp_path / "link").symlink_to("/etc")
+    cases = {
+        f"{cluster.file}": "it belongs to the cluster itself",
+        "/etc/hostname": "jobs do not use what is in /etc",
+        "file:///etc/hostname#": "jobs do not use what is in /etc",
+        f"{tmp_path}/link/x": "jobs do not use what is in /etc",
+        f"{storage}/default/../../tokens.json": "it belongs to the cluster itself",
+    }
+    with cluster.client("submit") as client:
+        for place, why in cases.items():
+            said = re.escape(f"restore_from is {place} ({why}); this needs the role code, which submit does not have")
+            with pytest.raises(NotAllowed, match=said):
+                client.submit("job", graph(), restore_from=place)
+        for place in (f"{storage}/{cluster.leader.settings.cluster}/job/run/chk-1", str(tmp_path / "moved")):
+            with pytest.raises(ClientError, match=r"cannot start from .* does not exist"):
+                client.submit("job", graph(), restore_from=place)
+
+
 def test_a_proof_with_a_token_is_for_one_process_alone(cluster: TestingCluster) -> None:
     me = cluster.leader._server.peer
     credentials = Credentials(token=cluster.tokens["admin"])

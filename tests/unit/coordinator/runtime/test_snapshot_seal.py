@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lockgate_common import storage
 from lockgate_common.checksums import checksum, crc32
 from lockgate_coordinator.job.effects import PersistCheckpoint
 from lockgate_coordinator.job.events import CheckpointPersisted, Recovered, RecoveryFailed
 from lockgate_coordinator.runtime import metadata_files, persistence
 from lockgate_coordinator.runtime.errors import NeedsOperator, StorageError
-from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, start_checksum
+from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run, metadata_uri, start_checksum
 from lockgate_coordinator.runtime.persistence import Persistence
 from lockgate_coordinator.runtime.term_fence import TermFence
 from lockgate_ha.embedded import EmbeddedZooKeeper
@@ -326,6 +331,61 @@ def test_a_large_file_is_refused_before_it_takes_memory(place: Place, *, is_reco
     problem = checksum(file.read_bytes() if is_appended else b"") if is_recorded else ""
     planted(file, LARGE)
     assert peak_bytes(refusing, str(place.folder), str(file), problem) < LARGE / 4
+
+
+def refusing_many(folder: str, file: str) -> Callable[[], None]:
+    """Reads a file that is refused as often at once as a leader has threads for it."""
+    read = refusing(folder, file, "")
+
+    def read_many() -> None:
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(read) for _ in range(8)]:
+                done.result()
+
+    return read_many
+
+
+def test_many_unsealed_files_at_once_take_no_memory(place: Place) -> None:
+    """Each is small enough to be read whole if a record vouched for it."""
+    file = planted(place.folder / "planted" / "_metadata", 48 << 20)
+    assert peak_bytes(refusing_many, str(place.folder), str(file)) < 48 << 20
+
+
+def test_a_few_large_files_are_read_whole_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = place.files()
+    file = place.written(files, snapshot(os.urandom(2 << 20)))
+    read_all, at_once, most = storage.read_all, 0, 0
+
+    def counting(location: storage.Location, most_bytes: int) -> Any:
+        nonlocal at_once, most
+        if most_bytes <= metadata_files._ASKED_BYTES:
+            return read_all(location, most_bytes)
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.05)
+        at_once -= 1
+        return read_all(location, most_bytes)
+
+    monkeypatch.setattr(storage, "read_all", counting)
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(started, files, file) for _ in range(8)]
+    assert {done.result().checkpoint_id for done in found} == {3}
+    assert most == 2
+
+
+@pytest.mark.parametrize("pointer", ["file:///etc/hostname#", "file:///etc/hostname#/_metadata"])
+def test_a_pointer_leads_to_metadata_and_to_no_other_file(place: Place, pointer: str) -> None:
+    with pytest.raises(StorageError, match=rf"{pointer} has a # in it|{pointer}/_metadata has a # in it"):
+        place.files().read_start(pointer, is_trusted=False)
+
+
+@given(st.lists(st.sampled_from(["file:", "FILE:", "/", "a", "?", "#", "%23", "%3F", ";", "_metadata", ".", "://"])))
+def test_the_file_behind_a_pointer_has_the_name_of_metadata(parts: list[str]) -> None:
+    try:
+        location = storage.locate(metadata_uri("".join(parts)))
+    except ValueError:
+        return
+    assert location.path.endswith("/_metadata")
 
 
 def test_a_file_that_is_larger_than_any_message_is_not_read_at_all(place: Place) -> None:
