@@ -25,6 +25,7 @@ MAX_BODY_BYTES = 64 * 1024
 _BODY_S = 10.0
 _SEND_S = 20.0  # for a client that does not read what it has asked for
 _READS = ("GET", "HEAD", "OPTIONS")
+_NO_PAGES = ("/api/", "/metrics/")
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
@@ -45,6 +46,11 @@ def header(scope: Scope, name: str) -> str:
 def own_origin(scope: Scope) -> str:
     """What a browser calls the site that was asked."""
     return f"{scope['scheme']}://{header(scope, 'host')}".lower()
+
+
+def _is_visit(scope: Scope) -> bool:
+    """Whether a browser follows a link to a page: it sends no `Origin` then, and none for an image of another page."""
+    return header(scope, "sec-fetch-mode") == "navigate" and not f"{scope['path']}/".startswith(_NO_PAGES)
 
 
 def no_other_site(_scope: Scope) -> bool:
@@ -101,7 +107,8 @@ class Shield:
         if not is_called_so(host_name(host), self._names()):
             raise HttpRefusal(421, f"this server is not {host[:100]!a}; use its address, or a name in its certificate")
         is_own = not origin or origin == own_origin(scope)
-        if header(scope, "sec-fetch-site") == "cross-site" and not is_own and not shared_with:
+        is_wanted = shared_with or (is_own if origin else _is_visit(scope))
+        if header(scope, "sec-fetch-site") == "cross-site" and not is_wanted:
             raise HttpRefusal(403, "this request comes from a page of another site")
         if scope["method"] in _READS:
             return

@@ -134,6 +134,16 @@ def test_a_request_that_another_site_makes_is_refused(served: Served) -> None:
     assert ask(served.server.address, headers={**foreign, "Origin": "http://127.0.0.1:7"}).status == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/jobs/metrics", "/api", "/api/v1/events", "/metrics", "/metrics/"])
+@pytest.mark.parametrize("mode", ["navigate", "no-cors", "cors", ""])
+def test_another_site_without_an_origin_may_only_lead_to_a_page(served: Served, path: str, mode: str) -> None:
+    """Images and requests without CORS have no `Origin`, and keep a connection each."""
+    foreign = {"Sec-Fetch-Site": "cross-site", **({"Sec-Fetch-Mode": mode} if mode else {})}
+    is_page = path in ("/", "/jobs/metrics")
+    assert ask(served.server.address, path, headers=foreign).status == (200 if is_page and mode == "navigate" else 403)
+    assert ask(served.server.address, path, headers={**foreign, "Sec-Fetch-Site": "same-origin"}).status == 200
+
+
 def test_a_large_body_is_refused(served: Served) -> None:
     assert ask(served.server.address, "/", "POST", JSON, bytes(shield.MAX_BODY_BYTES)).status == 200
     assert ask(served.server.address, "/", "POST", JSON, bytes(shield.MAX_BODY_BYTES + 1)).status == 413
