@@ -81,7 +81,10 @@ class Places:
         return _system_problem(real, allowed, writes)
 
     def _remote_problem(self, uri: str) -> str:
-        names = _normal(uri)
+        try:
+            names = _normal(uri)
+        except ValueError:
+            return _UNRESOLVED
         remote = [place for place in self._private if not place.startswith("/")]
         if any(_is_within(names, place) for place in remote):
             return _OWN

@@ -250,6 +250,10 @@ class ExecutionGraph:
         """When each subtask first reported. It does not change any more once all have started."""
         return self._started_ms
 
+    def is_exhausted(self, key: SubtaskKey) -> bool:
+        """Whether a subtask has had all of its input; False for one that there is not."""
+        return self._phase.get(key) is Phase.EXHAUSTED
+
     @staticmethod
     def _is_started(phase: Phase) -> bool:
         return phase in (Phase.RUNNING, Phase.EXHAUSTED)

@@ -11,7 +11,7 @@ from lockgate_proto.messages import CheckpointMetadata, FailureCause, JobGraph, 
 
 from lockgate_coordinator.checkpoint.coordinator import CheckpointCoordinator
 from lockgate_coordinator.graph.regions import Slots, affected, bond_of_all
-from lockgate_coordinator.graph.shape import vertex_shapes
+from lockgate_coordinator.graph.shape import source_vertices, vertex_shapes
 from lockgate_coordinator.job.attempt import Attempt, AttemptFailed
 from lockgate_coordinator.job.orders import Orders
 
@@ -56,6 +56,8 @@ def _whole_because(
     snapshot = snapshots.completed.restore_point
     if _has_other_shape(graph, snapshot):
         return "its newest checkpoint was taken at another parallelism"
+    if (snapshot is None or snapshot.run_id != attempt.id.run_id) and _has_ended(part, attempt):
+        return "a source in it has read all, and no checkpoint of this run says yet how much that was"
     since = snapshot.checkpoint_id if snapshot is not None else 0
     return attempt.gaps.problem(part, since, attempt.execution)
 
@@ -65,6 +67,14 @@ def _could_not_begin(failed: AttemptFailed, part: Slots, attempt: Attempt) -> bo
     execution = attempt.execution
     begins = {key[1] for key in execution.subtasks} - {key[1] for key in execution.begun_before()}
     return failed.cause is FailureCause.STORAGE_AWAY and execution.is_mixed and part <= begins
+
+
+def _has_ended(part: Slots, attempt: Attempt) -> bool:
+    """Whether a source's subtask has: it would look up its ends again, and its receivers, which have had them, would
+    drop what has come since.
+    """
+    keys = ((vertex.id, slot) for vertex in source_vertices(attempt.graph) for slot in part)
+    return any(attempt.execution.is_exhausted(key) for key in keys)
 
 
 def _has_other_shape(graph: JobGraph, snapshot: CheckpointMetadata | None) -> bool:

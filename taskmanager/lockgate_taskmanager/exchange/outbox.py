@@ -30,7 +30,7 @@ class Outbox:
         self.queued_bytes = 0
         self.broken = ""
         self.received: Mapping[str, int] = {}
-        self.has_ended = False
+        self._has_ended = False
 
     @property
     def is_over(self) -> bool:
@@ -68,7 +68,7 @@ class Outbox:
         """is_had: the receiver has had it, and only another attempt of the receiver may need it."""
         if self._log is not None:
             self._log.add(sent)
-        is_known = is_had or (self.has_ended and not isinstance(sent.element, Barrier))
+        is_known = is_had or (self._has_ended and not isinstance(sent.element, Barrier))
         if not (self.broken or is_known):
             self.queue.append(sent)
             self.queued_bytes += sent.size
@@ -94,7 +94,7 @@ class Outbox:
     def accepted(self, signal: ExchangeSignal) -> None:
         """The answer of the receiver, or of another attempt of it."""
         self.received = {known.split: known.offset for known in signal.received}
-        self.has_ended = signal.ended
+        self._has_ended = signal.ended
 
     def has_had(self, ranges: Sequence[SplitRange]) -> bool:
         """Whether the receiver has had the records of these parts of a source from an earlier attempt of the sender.
@@ -123,7 +123,7 @@ class Outbox:
         again = self._log.since(checkpoint_id) if self._log is not None else None
         if again is None:
             raise CannotRejoin(f"what was sent to {name} since checkpoint {checkpoint_id} is not kept{self._excess()}")
-        self.broken, self.received, self.has_ended = "", {}, False  # what it has had, it loses
+        self.broken, self.received, self._has_ended = "", {}, False  # what it has had, it loses
         self.queue = deque(again)
         self.queued_bytes = sum(sent.size for sent in again)
 

@@ -237,11 +237,6 @@ class RemoteOutput:
         """When it is accepted: how far the receiver has had the splits of an earlier attempt of this subtask."""
         return self._box.received
 
-    @property
-    def receiver_has_ended(self) -> bool:
-        """When it is accepted: whether the receiver has had the end of an earlier attempt of this subtask."""
-        return self._box.has_ended
-
     def require_intact(self) -> None:
         with self._condition:
             if not self._canceled:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from lockgate_proto.messages import Barrier, SplitRange
 
 from lockgate_taskmanager.exchange.elements import BatchPiece, Element
 from lockgate_taskmanager.exchange.outputs import ACCEPT_TIMEOUT_MS, OutputChannel, RemoteOutput, not_accepted
 from lockgate_taskmanager.exchange.replay_log import Kept
-from lockgate_taskmanager.task.program import Emission, ProgramContext
+from lockgate_taskmanager.task.program import Emission
 
 
 class OutputSet:
@@ -83,10 +82,9 @@ class OutputSet:
             channel.send(element)
         return True
 
-    def informed(self, context: ProgramContext) -> ProgramContext:
-        """Of an accepted set: with what the receivers have had of an earlier attempt of this subtask."""
-        had_ended = any(channel.receiver_has_ended for channel in self._remote())
-        return replace(context, received=tuple(channel.received for channel in self._remote()), had_ended=had_ended)
+    def received(self) -> tuple[Mapping[str, int], ...]:
+        """Of an accepted set: how far each receiver has had the splits of an earlier attempt of this subtask."""
+        return tuple(channel.received for channel in self._remote())
 
     def completed(self, checkpoint_id: int) -> None:
         """A checkpoint is complete: no receiver begins again before it."""

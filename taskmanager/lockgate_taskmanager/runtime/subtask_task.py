@@ -255,7 +255,7 @@ class SubtaskTask:
         self._build()
 
     def _build(self) -> None:
-        self._program = self._factory.build(self._outputs.informed(self.context))
+        self._program = self._factory.build(replace(self.context, received=self._outputs.received()))
         self._snapshots.restore(self._outputs)
         if self._canceled.is_set():  # cancel() may have been called before there was a program to interrupt
             return

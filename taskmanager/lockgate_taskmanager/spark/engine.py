@@ -275,9 +275,9 @@ class SparkEngine:
             source, gives_tables = operators.source_of(first, bench.session, by_split, limits)
             if is_at_most_once(context.graph) and not context.is_warmup:
                 source = ReadAhead(source)
-            if any(context.received) or context.had_ended:
+            if any(context.received):
                 again = partial(operators.source_of, unpaced(first), bench.session, by_split, limits)
-                source = CatchingUp(source, lambda: again()[0], context.received, context.had_ended)
+                source = CatchingUp(source, lambda: again()[0], context.received)
         join = first if isinstance(first.kind, IntervalJoin) else None
         behind = vertex.operators[1:] if source or is_keyed(first) else vertex.operators
         sink, function = partial(self._sink, context, bench), partial(_function, context, bench)

@@ -195,7 +195,7 @@ class ProgramContext:
     restore: this subtask's part of the restored checkpoint, None on a fresh start.
     is_warmup: the program only warms up plans for a later one: its sinks write nothing. is_beside: the subtask starts
     again beside others that run on, and exchanges records with them; received: how far each receiver has had its
-    splits, if it is that of a source; had_ended: a receiver has had the end of its input.
+    splits, if it is that of a source.
     """
 
     subtask: SubtaskId
@@ -207,7 +207,6 @@ class ProgramContext:
     is_warmup: bool = False
     is_beside: bool = False
     received: Sequence[Mapping[str, int]] = ()
-    had_ended: bool = False
     engine_time: EngineTime = field(default_factory=EngineTime, compare=False)
 
     @property

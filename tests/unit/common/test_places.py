@@ -174,6 +174,7 @@ def test_other_places_of_the_same_bucket_are_free() -> None:
 
 def test_an_invalid_path_is_refused() -> None:
     assert Places().problem("/a\0b") == "the path cannot be resolved"
+    assert Places().problem("s3://[a/b") == "the path cannot be resolved"
 
 
 NAMES = ["{data}/x://?/../../../own/secret", "{data}/x://../../own/secret", "{data}/s3://../../own/secret"]

@@ -28,19 +28,12 @@ class CatchingUp:
 
     inner: continues where the receivers are, and has all splits from there on. make: another source of the same splits,
     which does not wait where `inner` would read at a pace. received: by receiver, the position that it has reached in
-    each split. had_ended: they have had the end of the input. Where that is, is looked up again before the job has a
-    checkpoint: what has come since would be lost on them, and is left to a later job.
+    each split.
     """
 
-    def __init__(
-        self,
-        inner: Source,
-        make: Callable[[], Source],
-        received: Sequence[Mapping[str, int]],
-        had_ended: bool = False,
-    ) -> None:
+    def __init__(self, inner: Source, make: Callable[[], Source], received: Sequence[Mapping[str, int]]) -> None:
         self.inner = inner
-        self._make, self._received, self._had_ended = make, received, had_ended
+        self._make, self._received = make, received
         self._unknown = {name for positions in received for name in positions}
         self._waiting: deque[tuple[SplitState, list[int]]] = deque()  # splits, and where their next parts end
         self._part: Source | None = None
@@ -91,7 +84,7 @@ class CatchingUp:
             self._go_on(split, ends)
         if self._unknown:
             return self._wait(now_ms)
-        return Exhausted() if self._had_ended else self.inner.read(budget_bytes, now_ms)
+        return self.inner.read(budget_bytes, now_ms)
 
     def splits(self) -> tuple[SplitState, ...]:
         behind = {split.split: split for split, _ in self._waiting}

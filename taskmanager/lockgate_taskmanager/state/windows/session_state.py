@@ -40,7 +40,6 @@ from lockgate_taskmanager.task.watermarks import MAX_WATERMARK
 
 Array = Any  # numpy.ndarray
 _FEW_ROWS = 4096  # no compaction for fewer dead rows
-_INDEX_WIDTH_MS = 1000  # an advance visits the rows of one such width that are not due yet
 _NONE = -1
 
 
@@ -72,8 +71,10 @@ class SessionState(WindowState):
         self._next = GrowingArray(np.int64, _NONE)  # row to the next in the chain
         self._key = GrowingArray(np.int64, _NONE)  # row to key
         self._live = GrowingArray(np.bool_, False)
-        self._due = Due(_INDEX_WIDTH_MS)  # when a row fires
-        self._kept = Due(_INDEX_WIDTH_MS)  # when it is purged
+        # Narrow, as an advance visits the rows of one width that are not due yet; but each width with rows costs, too
+        width_ms = max(self._gap_ms // 60, min(self._gap_ms, 1000))
+        self._due = Due(width_ms)  # when a row fires
+        self._kept = Due(width_ms)  # when it is purged
         self._gone = 0
 
     def __len__(self) -> int:

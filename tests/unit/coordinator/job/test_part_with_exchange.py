@@ -155,6 +155,20 @@ def test_a_part_that_cannot_go_on_where_the_others_are_restarts_the_whole_job() 
     assert driver.emitted(JobEventKind.RESTART_EXTENT)[-1:] == ["the whole job restarts: the job was DEPLOYING"]
 
 
+def test_a_source_that_has_ended_begins_again_alone_once_a_checkpoint_says_where_that_was() -> None:
+    """Its input may have grown: its receivers, which have had the end, would drop what has come since."""
+    driver = Driver(graph()).run()
+    driver.report(SubtaskPhase.SUBTASK_EXHAUSTED, ("read", 1))
+    lose(driver)
+    why = "a source in it has read all, and no checkpoint of this run says yet how much that was"
+    assert driver.emitted(JobEventKind.RESTART_EXTENT) == [f"the whole job restarts: {why}"]
+    driver = Driver(graph()).run()
+    driver.report(SubtaskPhase.SUBTASK_EXHAUSTED, ("read", 1))
+    driver.complete()
+    lose(driver)
+    assert driver.sent(AwaitPart) == [("tm-a", AwaitPart(attempt(1), (1,)))]
+
+
 def beat(driver: Driver, key: tuple[str, int], gap: ReplayGap | None) -> None:
     """A heartbeat."""
     driver.give(events.CountersReported((SubtaskCounters(subtask(*key, 1), gap=gap),)))

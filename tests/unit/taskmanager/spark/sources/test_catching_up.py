@@ -52,14 +52,6 @@ def test_the_end_of_a_split_is_passed_on_once() -> None:
     assert readings[2].ranges == (SplitRange("1", 0, 100),)
 
 
-def test_behind_an_end_that_the_receivers_have_had_nothing_is_read() -> None:
-    """The input has grown: they would take no records any more."""
-    source = CatchingUp(generator(), generator, [{"0": 30}, {"0": 40}], had_ended=True)
-    source.assign((SplitState("0", 10, 100), SplitState("1", 5, 100)), True)
-    assert ranges(source) == [SplitRange("0", 10, 30), SplitRange("0", 30, 40)]
-    assert source.splits() == (SplitState("0", 40, 100), SplitState("1", 5, 100)), "a later job reads them"
-
-
 def test_a_receiver_that_has_had_a_split_that_is_not_in_the_checkpoint_cannot_be_followed() -> None:
     source = CatchingUp(generator(), generator, [{"0": 30, "1": 5}])
     source.assign((SplitState("0", 10, 100),), True)
