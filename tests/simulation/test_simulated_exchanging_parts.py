@@ -120,8 +120,9 @@ def test_all_restart_where_more_was_sent_than_can_be_kept(at_ms: int) -> None:
 
 @pytest.mark.parametrize("at_ms", [1_150, 1_300])
 def test_where_the_leader_knows_that_in_time_no_part_is_deployed(at_ms: int) -> None:
-    """From the heartbeats, of which each task manager sends two before."""
-    found = outcome((at_ms, "kill_task_manager"), plan=replace(PLAN, log_bytes=400), job=exchanging_job("job", 3_000))
+    """From the heartbeats, of which each task manager sends two before; its source still finds more then."""
+    job = exchanging_job("job", 3_000, poll_ms=300)
+    found = outcome((at_ms, "kill_task_manager"), plan=replace(PLAN, log_bytes=400), job=job)
     assert (found.ended, found.attempts, begun(found)) == (("FINISHED",), 2, [2] * SLOTS)
 
 
