@@ -89,7 +89,7 @@ def test_an_ended_job_leaves_its_result_and_the_checkpoint_that_it_keeps(
     runner = next(each for each in (task_manager, other) if each.running)
     ended(end, api, runner)
 
-    is_kept = end is JobState.FAILED or (retain and end is JobState.CANCELED)
+    is_kept = end is JobState.FAILED or retain
     poll(lambda: nodes(server) | {PATHS.leaders} == before | {PATHS.result("job")})
     poll(lambda: len(metadata_files(storage)) == int(is_kept))
     run = storage / "default" / "job" / run_id
