@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import Executor, Future
-from threading import Semaphore
 from typing import Any
 
 from grpc import StatusCode
@@ -24,7 +23,6 @@ from lockgate_proto import rpc
 log = logging.getLogger(__name__)
 
 OPEN = rpc.path("ExchangeService", "Open")
-_LOOK_AGAIN_S = 0.05
 
 
 class ExchangeCalls(Calls[Call]):
@@ -38,7 +36,7 @@ class ExchangeCalls(Calls[Call]):
         self.me = Peer("", "")
         self._credentials = credentials
         self._channels, self._most = channels, most
-        self._free, self._wait_s = Semaphore(most), wait_s
+        self._free, self._wait_s = asyncio.Semaphore(most), wait_s  # on the loop
         self._wrong = WrongTries()
 
     def submit(self, run: Any, body: Any, event: Any, state: Any, behaviour: Any, *more: Any) -> Future[None]:
@@ -50,23 +48,22 @@ class ExchangeCalls(Calls[Call]):
                 return
             await self._admit(call)
             call.greet()  # a sender waits for it before it sends anything
-            await self._thread_for_it()
+            await self._wait_for_thread()
             channel = self._channels.submit(run, body, event, state, behaviour, *more)
-            channel.add_done_callback(lambda _: self._free.release())
+            channel.add_done_callback(lambda _: self._thread.post(self._free.release))
 
         return super().submit(run, body, event, state, begin)
 
-    async def _thread_for_it(self) -> None:
+    async def _wait_for_thread(self) -> None:
         """Those of an attempt that is cancelled are free soon. Raises Refused."""
-        waits_until = self._thread.loop.time() + self._wait_s
-        while not self._free.acquire(blocking=False):
-            if self._thread.loop.time() >= waits_until:
-                raise Refused(
-                    StatusCode.RESOURCE_EXHAUSTED,
-                    f"{self._most} channels from other task managers are open there, which is the most: use more task"
-                    " managers, or a lower parallelism",
-                )
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        try:
+            await asyncio.wait_for(self._free.acquire(), self._wait_s)
+        except TimeoutError:
+            raise Refused(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"{self._most} channels from other task managers are open there, which is the most: use more task"
+                " managers, or a lower parallelism",
+            ) from None
 
     async def _admit(self, call: Call) -> None:
         """Raises Refused unless the caller knows the cluster's secret."""

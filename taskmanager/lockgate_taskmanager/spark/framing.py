@@ -130,9 +130,9 @@ class QuotedRecords:
         if comments is None and is_usual:
             return quotes
         comments = np.full(len(quotes), -1) if comments is None else comments
-        return self._told_apart(quotes.tolist(), begins.tolist(), goes_on.tolist(), comments.tolist())
+        return self._paired(quotes.tolist(), begins.tolist(), goes_on.tolist(), comments.tolist())
 
-    def _told_apart(self, quotes: list[int], begins: list[bool], goes_on: list[bool], comments: list[int]) -> Positions:
+    def _paired(self, quotes: list[int], begins: list[bool], goes_on: list[bool], comments: list[int]) -> Positions:
         """The same, one by one. begins: whether a value may begin there; goes_on: whether one would not end there;
         comments: as `_comments` returns them.
         """

@@ -206,9 +206,9 @@ def reopened(source: PythonSource, splits: Sequence[SplitState], where: str) -> 
     """Splits that another run has begun, with their ends of now. In a source that ends, one that it no longer has and
     that had no end is over. Raises UserError, ConnectorFailed.
     """
-    ends = _ends(source, where)
-    gone = {split.split: split.end if source.continuous or split.end != UNBOUNDED else split.offset for split in splits}
-    return tuple(ending(split, ends.get(split.split, gone[split.split])) for split in splits)
+    gone = {split.split: split.offset for split in splits if split.end == UNBOUNDED and not source.continuous}
+    now = gone | _ends(source, where)
+    return tuple(ending(split, now.get(split.split, split.end)) for split in splits)
 
 
 def _ends(source: PythonSource, where: str) -> dict[str, int]:

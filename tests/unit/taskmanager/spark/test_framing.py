@@ -46,9 +46,9 @@ def test_a_quote_opens_a_value_only_where_it_begins(options: dict[str, str], rec
         assert framing.end(data[:cut]) == max((end for end in expected if end <= cut), default=0)
 
 
-def test_the_usual_quotes_are_told_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_quotes_are_paired_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at each of them, which takes three times as long."""
-    monkeypatch.delattr(QuotedRecords, "_told_apart")
+    monkeypatch.delattr(QuotedRecords, "_paired")
     for escape in ('"', "\\"):
         framing = quoted_records({"multiLine": "true", "escape": escape})
         assert framing is not None
