@@ -57,7 +57,8 @@ class ExchangeCalls(Calls[Call]):
     async def _wait_for_thread(self) -> None:
         """Those of an attempt that is cancelled are free soon. Raises Refused."""
         try:
-            await asyncio.wait_for(self._free.acquire(), self._wait_s)
+            async with asyncio.timeout(self._wait_s):
+                await self._free.acquire()
         except TimeoutError:
             raise Refused(
                 StatusCode.RESOURCE_EXHAUSTED,
