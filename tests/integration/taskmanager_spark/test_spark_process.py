@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import sys
 from collections import defaultdict
@@ -26,6 +27,7 @@ from lockgate_proto.messages import (
     SubtaskId,
     SubtaskState,
 )
+from lockgate_taskmanager.spark.keyed.shipped import HELD
 from lockgate_taskmanager.task.program import DataError, ProgramContext, StateUnreadable, UserError
 
 from lockgate import Job as Pipeline
@@ -122,6 +124,32 @@ def test_a_key_may_be_named_in_another_case_as_everywhere_in_spark(job: Job, tmp
     run.checkpoint(1)
     (written,) = (tmp_path / "out").glob("part-*")
     assert json.loads(written.read_text()) == {"key": "a", "value": 1}
+
+
+class Worker(ProcessFunction):
+    """Tells worker processes and the code in them apart."""
+
+    def process(self, context: Any, row: dict[str, Any]) -> Any:  # noqa: ARG002
+        *_, last = sys.modules[HELD].functions.values()
+        return {"worker": os.getpid(), "code": id(last)}
+
+
+def test_a_worker_unpickles_the_code_around_a_function_once(job: Job, tmp_path: Path) -> None:
+    numbers(tmp_path / "in")
+    pipeline = Pipeline("worker")
+    records = pipeline.read_json(tmp_path / "in", schema="key STRING, value BIGINT")
+    records.key_by("key").process(Worker(), schema="worker INT, code BIGINT").write_json(tmp_path / "out")
+    run = job(graph_of(pipeline))
+    for _ in range(3):
+        run.batch(run.graph.vertices[0].id, 0)
+    run.to_end()
+    run.checkpoint(1)
+    found: dict[int, set[int]] = defaultdict(set)
+    for path in (tmp_path / "out").glob("part-*"):
+        for row in map(json.loads, path.read_text().splitlines()):
+            found[row["worker"]].add(row["code"])
+    assert found
+    assert all(len(codes) == 1 for codes in found.values())
 
 
 class Everything(ProcessFunction):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -19,7 +18,6 @@ SCHEMA = pa.schema([("schema", pa.int32()), ("batch", pa.binary())])
 ROWS_AT_ONCE = 8_192
 """Few enough for a processor's cache."""
 _NEW_OBJECTS = 5_000  # before Python's garbage collector looks at them; usually 700
-_FEW_OBJECTS = 10_000  # the modules of Spark's worker have 75,000
 _BYTES_AT_ONCE = 4 << 20  # so that Spark passes large batches on piece by piece, as it does with rows
 
 
@@ -65,7 +63,6 @@ def _few_collections() -> Iterator[None]:
     """The objects of a batch live until it is sent, so there is nothing to collect among them. But so many new ones
     would let the collector go through all objects of the process once in a while.
     """
-    _set_imports_apart()
     usual = gc.get_threshold()
     if usual[0]:  # else the author has switched it off
         gc.set_threshold(max(_NEW_OBJECTS, usual[0]), *usual[1:])
@@ -73,14 +70,3 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*usual)
-
-
-def _set_imports_apart() -> None:
-    """Spark's worker collects garbage after each task, among all objects of the modules that it has imported: 15 to
-    40 ms. These are set apart once, with pandas, which it imports after its first task; once, because garbage among
-    what is set apart is never found.
-    """
-    if len(gc.get_objects()) > _FEW_OBJECTS and gc.get_freeze_count() < _FEW_OBJECTS:
-        with suppress(ImportError):
-            import_module("pandas")
-        gc.freeze()

@@ -9,13 +9,14 @@ from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lockgate_taskmanager.spark.errors import explained
-from lockgate_taskmanager.spark.keyed import ipc_batches
+from lockgate_taskmanager.spark.keyed import ipc_batches, shipped
 from lockgate_taskmanager.spark.leaf import DataFrame, Form, LeafSpec
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.spark.workbench import Workbench
 
 # Spark's Python workers need no installation of Lockgate
-cloudpickle.register_pickle_by_value(ipc_batches)  # type: ignore[no-untyped-call]
+for _module in (ipc_batches, shipped):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 
 class IpcPlan:
@@ -36,11 +37,11 @@ class IpcPlan:
         front of messages.
         """
         self._given, self._made, self._where = given, made, where
-        sealing = ipc_batches.sealing(call, given, made)
+        function = shipped.shipped(cloudpickle.dumps(ipc_batches.sealing(call, given, made)))
 
         def build(frame: DataFrame) -> DataFrame:
             with explained(where, frame.columns):
-                return frame.mapInArrow(sealing, from_arrow_schema(ipc_batches.SCHEMA))
+                return frame.mapInArrow(function, from_arrow_schema(ipc_batches.SCHEMA))
 
         spec = LeafSpec(Form.TABLE, table=ipc_batches.SCHEMA)
         self._plan = bench.plan(name, spec, build, where, about=tuple(given))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -88,30 +87,6 @@ def test_a_batch_of_other_types_is_cast_or_refused() -> None:
     assert batch.column(0).to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(pa.ArrowInvalid):
         list(sealed([pa.record_batch({"n": ["x"]})], (wanted,)))
-
-
-@pytest.fixture(autouse=True)
-def set_apart(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many objects calls have kept from the garbage collector. Not those of this process."""
-    found: list[int] = []
-    monkeypatch.setattr(gc, "get_objects", lambda: [None] * 75_000)
-    monkeypatch.setattr(gc, "freeze", lambda: found.append(len(gc.get_objects())))
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: sum(found))
-    return found
-
-
-def test_imports_are_set_apart_from_garbage_once(set_apart: list[int]) -> None:
-    call = sealing(lambda batches: batches, (PLAIN,), (PLAIN,))
-    for _ in range(3):
-        list(call(sealed([SECOND], (PLAIN,))))
-    assert len(set_apart) == 1, "again and again would keep garbage for ever"
-    assert "pandas" in sys.modules
-
-
-def test_a_process_with_few_objects_sets_none_apart(set_apart: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "get_objects", list)
-    list(sealing(lambda batches: batches, (PLAIN,), (PLAIN,))(sealed([SECOND], (PLAIN,))))
-    assert not set_apart
 
 
 @pytest.fixture
