@@ -90,6 +90,18 @@ def test_the_orders(testing: TestingCluster, tmp_path: Path) -> None:
     assert written == {int(row["order_id"]): int(row["quantity"]) * int(row["price_cents"]) for row in paid}
 
 
+def test_the_first_job(testing: TestingCluster, tmp_path: Path) -> None:
+    """As docs/containers.md and docs/kubernetes.md have it submitted, and with what they look at the result."""
+    output = tmp_path / "first"
+    submit(testing, tmp_path, "first_job.py", "--wait", "--", str(output))
+    for page in ("containers.md", "kubernetes.md"):
+        text = (EXAMPLES.parent / "docs" / page).read_text(encoding="utf-8")
+        (looks,) = re.findall(r"python3 -c \\\n *\"(.*?)\"\n", text)
+        printed = run(testing, tmp_path, "-c", looks.replace("/var/lib/lockgate/results/first", str(output)))
+        assert printed == "4000 rows\n"
+        assert f"prints `{printed.strip()}`" in text
+
+
 def test_a_graph_is_submitted_with_nothing_but_grpc(testing: TestingCluster, tmp_path: Path) -> None:
     """At the standby, which says who leads."""
     text = tmp_path / "text"

@@ -35,6 +35,12 @@ def parse(text: str) -> list[Document]:
     return [document for document in yaml.load_all(text, _UniqueKeys) if document]
 
 
+def block(page: str, language: str, holding: str = "") -> str:
+    """The only code block of a page in this language that holds a text."""
+    (found,) = [text for text in re.findall(rf"^```{language}\n(.*?)^```$", page, re.M | re.S) if holding in text]
+    return str(found)
+
+
 def files() -> list[Path]:
     """Every manifest, without the kustomizations."""
     return sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml")
@@ -146,6 +152,14 @@ class Pod:
         return {
             volume_mount["mountPath"]: volumes[volume_mount["name"]] for volume_mount in self.container["volumeMounts"]
         }
+
+    def secret_keys(self) -> dict[str, set[str]]:
+        """Name of a secret: its keys that the volume `secret` holds; those that need not exist, too."""
+        (volume,) = [volume for volume in self.spec["volumes"] if volume["name"] == "secret"]
+        if "secret" in volume:
+            return {volume["secret"]["secretName"]: {"secret"}}
+        sources = [source["secret"] for source in volume["projected"]["sources"]]
+        return {source["name"]: {item["key"] for item in source["items"]} for source in sources}
 
     def _field(self, path: str) -> str:
         label = _LABEL.fullmatch(path)

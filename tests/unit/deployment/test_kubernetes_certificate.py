@@ -16,14 +16,9 @@ from lockgate_common.security import Credentials, TlsFiles, load_secret
 from lockgate_devtools.zookeeper.tls import check as check_server
 
 from tests.unit.deployment.handshakes import connects
-from tests.unit.deployment.manifests import ROOT, documents, pods
+from tests.unit.deployment.manifests import ROOT, block, documents, pods
 
 PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
-
-
-def _block(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
-    return str(block)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("openssl"):
         pytest.skip("there is no openssl on this machine, which the documented commands need")
     folder = tmp_path_factory.mktemp("made")
-    subprocess.run(["bash", "-ec", _block("sh")], cwd=folder, check=True, capture_output=True)
+    subprocess.run(["bash", "-ec", block(PAGE, "sh")], cwd=folder, check=True, capture_output=True)
     return folder
 
 
@@ -94,15 +89,15 @@ def test_the_secret_is_one_that_lockgate_takes(made: Path) -> None:
 
 
 def test_cert_manager_issues_the_same_names() -> None:
-    certificate = yaml.safe_load(_block("yaml"))["spec"]
+    certificate = yaml.safe_load(block(PAGE, "yaml", "cert-manager"))["spec"]
     asked = {f"DNS:{name}" for name in certificate["dnsNames"]} | {
         f"IP:{ip_address}" for ip_address in certificate["ipAddresses"]
     }
-    (named,) = re.findall(r'subjectAltName=((?:.|\n)*?)"', _block("sh"))
+    (named,) = re.findall(r'subjectAltName=((?:.|\n)*?)"', block(PAGE, "sh"))
     assert asked == set(named.replace("\\\n", "").split(","))
     assert certificate["secretName"] == "lockgate-tls"
 
 
 def test_both_ways_make_a_key_that_zookeeper_reads(made: Path) -> None:
-    assert yaml.safe_load(_block("yaml"))["spec"]["privateKey"]["encoding"] == "PKCS8"
+    assert yaml.safe_load(block(PAGE, "yaml", "cert-manager"))["spec"]["privateKey"]["encoding"] == "PKCS8"
     check_server(TlsFiles(str(made / "tls.crt"), str(made / "tls.key"), str(made / "ca.crt")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,14 @@ from typing import Any
 import click
 import pytest
 from lockgate_common.security import TlsFiles
+from lockgate_common.trusted_files import read_trusted
 from lockgate_devtools.zookeeper.server import parse_members
 
 from lockgate.cli import cli, run
 from lockgate.client import find_cluster
 from lockgate.errors import SettingsError
 from lockgate.settings import Settings, load_settings
-from tests.unit.deployment.manifests import Pod, client, expand, pods, settings_text
+from tests.unit.deployment.manifests import ROOT, Pod, client, expand, pods, settings_text
 
 SERVERS = [*pods("coordinator"), *pods("taskmanager")]
 
@@ -82,6 +85,7 @@ def test_a_pod_starts_and_is_found_under_its_own_name(
     port = _port(pod, "api" if pod.role == "coordinator" else "exchange")
     assert settings.bind == f"0.0.0.0:{port}"
     assert settings.advertise == f"{pod.domain}:{port}"
+    assert settings.metrics == f"0.0.0.0:{_port(pod, 'metrics')}"
     own_id = settings.coordinator_id if hasattr(settings, "coordinator_id") else settings.task_manager_id
     assert own_id == pod.name
     assert settings.zookeeper == _settings(settings_file).zookeeper.hosts
@@ -105,11 +109,71 @@ def test_the_secret_is_at_its_setting_and_private_to_the_pods_user(pod: Pod, set
     secret_folder = settings.security.secret_file.rpartition("/")[0]
     assert mounts[secret_folder]["emptyDir"]["medium"] == "Memory"
     (copier,) = pod.spec["initContainers"]
-    assert copier["args"] == ["install", "-m", "0400", "/secret/secret", settings.security.secret_file]
     assert {volume_mount["name"]: volume_mount["mountPath"] for volume_mount in copier["volumeMounts"]} == {
         "secret": "/secret",
         mounts[secret_folder]["name"]: secret_folder,
     }
+
+
+def _copied(pod: Pod, folder: Path, keys: dict[str, set[str]]) -> Path:
+    """Where the pod's init container has copied these keys of secrets, which it finds as kubelet mounts them."""
+    mounted, private = folder / "secret", folder / "private"
+    data = mounted / "..data"
+    data.mkdir(parents=True)
+    private.mkdir()
+    for key in set().union(*keys.values()):
+        (data / key).write_text(f"{key}, of sixteen characters\n", encoding="utf-8")
+        (data / key).chmod(0o640)
+        (mounted / key).symlink_to(f"..data/{key}")
+    (copier,) = pod.spec["initContainers"]
+    command = [
+        argument.replace("/run/lockgate", str(private)).replace("/secret/", f"{mounted}/")
+        for argument in copier["args"]
+    ]
+    subprocess.run(command, check=True, timeout=60)
+    return private
+
+
+@pytest.mark.parametrize("has_tokens", [False, True])
+@pytest.mark.parametrize(
+    "pod", [*(pods(role)[0] for role in ("zookeeper", "coordinator", "taskmanager")), client()], ids=_name
+)
+def test_the_secret_and_the_tokens_are_copied_for_the_pods_user_alone(
+    pod: Pod, has_tokens: bool, settings_file: Path, tmp_path: Path
+) -> None:
+    keys = pod.secret_keys()
+    assert ("lockgate-tokens" in keys) == (pod.role in ("coordinator", "taskmanager"))
+    if not has_tokens:
+        keys.pop("lockgate-tokens", None)
+    private = _copied(pod, tmp_path, keys)
+    assert {path.name for path in private.iterdir()} == set().union(*keys.values())
+    for path in private.iterdir():
+        assert read_trusted(path, is_secret=True) == f"{path.name}, of sixteen characters\n"
+    settings = _settings(settings_file)
+    copied = [Path(settings.security.secret_file).name, *([settings.tokens_path.name] if len(keys) > 1 else [])]
+    assert {path.name for path in private.iterdir()} == set(copied)
+    assert settings.tokens_path.parent == Path(settings.security.secret_file).parent
+
+
+def test_only_tokens_may_be_missing() -> None:
+    for pod in SERVERS:
+        (volume,) = [volume for volume in pod.spec["volumes"] if volume["name"] == "secret"]
+        optional = {
+            source["secret"]["name"]: source["secret"].get("optional") for source in volume["projected"]["sources"]
+        }
+        assert optional == {"lockgate-secret": None, "lockgate-tokens": True}
+
+
+@pytest.mark.parametrize("pod", SERVERS, ids=_name)
+def test_the_first_job_writes_where_its_task_managers_may(pod: Pod, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", str(ROOT / "examples/first_job.py"), "--dry-run"]) == 0
+    graph = json.loads(capsys.readouterr().out)
+    (sink,) = [operator["file_sink"] for operator in graph["vertices"][0]["operators"] if "file_sink" in operator]
+    (mount,) = [
+        mount for mount in pod.container["volumeMounts"] if Path(mount["mountPath"]) in Path(sink["path"]).parents
+    ]
+    assert not mount.get("readOnly")
+    assert "persistentVolumeClaim" in pod.mounts()[mount["mountPath"]], "all have the same"
 
 
 @pytest.mark.parametrize("pod", [*pods(), client()], ids=_name)

@@ -15,6 +15,7 @@ from tests.unit.deployment.manifests import (
     ROOT,
     Document,
     Pod,
+    block,
     client,
     documents,
     kustomization,
@@ -26,8 +27,13 @@ from tests.unit.deployment.manifests import (
 
 SETS = of_kind("StatefulSet")
 # Made by the operator, see docs/kubernetes.md: name and keys.
-SECRETS = {"lockgate-secret": {"secret"}, "lockgate-tls": {"tls.crt", "tls.key", "ca.crt"}}
+SECRETS = {
+    "lockgate-secret": {"secret"},
+    "lockgate-tokens": {"tokens.json"},
+    "lockgate-tls": {"tls.crt", "tls.key", "ca.crt"},
+}
 CLIENT = {"lockgate-client": "true"}
+SCRAPER = {"lockgate-metrics": "true"}
 
 
 def _name(subject: Document | Pod) -> str:
@@ -113,6 +119,8 @@ def test_existing_volumes_are_used(pod: Pod) -> None:
             assert f"ConfigMap/{volume['configMap']['name']}" in documents()
         elif "secret" in volume:
             assert volume["secret"]["secretName"] in SECRETS
+        elif "projected" in volume:
+            assert pod.secret_keys().items() <= SECRETS.items()
         elif "persistentVolumeClaim" in volume:
             assert f"PersistentVolumeClaim/{volume['persistentVolumeClaim']['claimName']}" in documents()
         else:
@@ -194,23 +202,26 @@ def _kustomized(folder: Path) -> str:
     return done.stdout
 
 
-def _peers(rule: Document) -> list[Document]:
-    """The sets that a rule lets in; a peer of another namespace must ask for the client's label."""
+def _peers(rule: Document) -> list[str]:
+    """The sets that a rule lets in, and `label` for the pods of any namespace that have it."""
     found = []
     for peer in rule["from"]:
         if "namespaceSelector" in peer:
-            assert peer["podSelector"] == {"matchLabels": CLIENT}
+            assert peer["namespaceSelector"] == {}
+            ((label, value),) = peer["podSelector"]["matchLabels"].items()
+            assert value == "true"
+            found.append(label)
         else:
-            found += _selected(peer["podSelector"])
+            found += [set_["metadata"]["name"] for set_ in _selected(peer["podSelector"])]
     return found
 
 
 def _admitted(policy: Document) -> dict[str, set[str]]:
-    """Port: the sets that may connect to it."""
+    """Port: who may connect to it, see `_peers`."""
     admitted: dict[str, set[str]] = {}
     for rule in policy["spec"].get("ingress", []):
         for port in rule["ports"]:
-            admitted.setdefault(port["port"], set()).update(peer["metadata"]["name"] for peer in _peers(rule))
+            admitted.setdefault(port["port"], set()).update(_peers(rule))
     return admitted
 
 
@@ -218,8 +229,8 @@ def test_the_network_policy_admits_only_the_required_peers() -> None:
     servers = {"coordinator", "taskmanager"}
     wanted: dict[str, dict[str, set[str]]] = {
         "zookeeper": {"client": servers, "peer": {"zookeeper"}, "election": {"zookeeper"}},
-        "coordinator": {"api": servers},
-        "taskmanager": {"exchange": servers},
+        "coordinator": {"api": servers | set(CLIENT), "metrics": set(SCRAPER)},
+        "taskmanager": {"exchange": servers, "metrics": set(SCRAPER)},
     }
     for set_ in SETS:
         name = set_["metadata"]["name"]
@@ -230,5 +241,27 @@ def test_the_network_policy_admits_only_the_required_peers() -> None:
         assert _admitted(own) == wanted[name]
         assert set(_admitted(own)) == set(_container_ports(set_))
     assert selects({"matchLabels": CLIENT}, client().labels)
-    nobody: Any = documents()["NetworkPolicy/nobody"]["spec"]
-    assert nobody == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    default: Any = documents()["NetworkPolicy/default-deny-ingress"]["spec"]
+    assert default == {"podSelector": {}, "policyTypes": ["Ingress"]}
+
+
+def test_the_steps_of_an_upgrade_apply_each_a_set_of_its_own() -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^kubectl apply -k docker/kubernetes -l (\S+)=(\S+)$", page, re.M)
+    sets = [
+        [set_["metadata"]["name"] for set_ in SETS if set_["metadata"]["labels"].get(label) == value]
+        for label, value in steps
+    ]
+    assert sets == [["coordinator"], ["taskmanager"]], "coordinators first"
+
+
+def test_the_page_names_the_label_and_the_port_of_scrapers() -> None:
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    ((label, value),) = SCRAPER.items()
+    assert f'`{label}: "{value}"`' in page
+    _keep, rename = parse(block(page, "yaml", "scrape_configs"))[0]["scrape_configs"][0]["relabel_configs"]
+    target = re.sub(r"\$(\d)", r"\\\1", rename["replacement"])
+    for pod in [*pods("coordinator"), *pods("taskmanager")]:
+        labels = ";".join((pod.labels["app.kubernetes.io/name"], pod.name))
+        port = _container_ports(pod.owner)["metrics"]
+        assert re.sub(rename["regex"], target, labels) == f"{pod.domain}:{port}"
