@@ -94,8 +94,8 @@ mutation: setup ## switch mechanisms off one at a time and show the test that no
 proto: setup ## regenerate stubs and messages from the .proto files
 	@$(PY) proto/generate.py
 
-benchmarks: setup ## all benchmarks, one after another
-	@for name in startup failover rescale state process functions rocksdb standby_restore joins diffs incremental wordcount metrics observability abs unaligned query control_plane latency record_path; do $(PY) -m benchmarks.$$name || exit 1; done
+benchmarks: setup ## benchmarks, one after another
+	@for name in startup failover rescale state process functions rocksdb standby_restore joins diffs object_state incremental wordcount metrics observability abs unaligned query control_plane latency record_path; do $(PY) -m benchmarks.$$name || exit 1; done
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV_PURE) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

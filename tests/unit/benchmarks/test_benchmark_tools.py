@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,14 @@ def test_a_missed_goal_exits_with_0_and_json_is_written(tmp_path: Path) -> None:
 
     assert common.run(argparse.Namespace(json=str(tmp_path / "r.json")), measure) == 0
     assert json.loads((tmp_path / "r.json").read_text())["x"] == 2
+
+
+def test_make_runs_every_benchmark_or_the_page_says_that_it_is_left_out() -> None:
+    root = Path(__file__).resolve().parents[3]
+    page = (root / "docs/benchmarks.md").read_text(encoding="utf-8")
+    (loop,) = re.findall(r"for name in ([\w ]+); do \$\(PY\) -m benchmarks", (root / "Makefile").read_text("utf-8"))
+    (left_out,) = re.findall(r"`make benchmarks` leaves out (.*?)\n\n", page, re.DOTALL)
+    measures = {path.stem for path in (root / "benchmarks").glob("*.py") if "return run(" in path.read_text("utf-8")}
+    made = {*loop.split(), *re.findall(r"`(\w+)` \(", left_out)}
+    assert made == measures - {"abs_projection"}, "which is `benchmarks.abs --simulate`"
+    assert made == set(re.findall(r"^\| `(\w+)` \|", page.partition("\n- **")[0], re.MULTILINE))
