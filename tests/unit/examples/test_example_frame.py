@@ -245,3 +245,9 @@ def test_compare_cuts_long_lists() -> None:
 def test_an_example_that_does_not_exist_is_a_user_error() -> None:
     with pytest.raises(UserError):
         catalogue.find("nonsense")
+
+
+def test_the_page_lists_the_examples_as_the_program_does(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/examples.md").read_text(encoding="utf-8")
+    assert command.main([]) == 0
+    assert f"$ python -m examples\n{capsys.readouterr().out}\n$ " in page
