@@ -12,14 +12,21 @@ from types import FrameType
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
+def without_nohup(numbers: Collection[int]) -> tuple[int, ...]:
+    """These signals, but not a SIGHUP that the process was started to ignore, as by `nohup`."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in numbers if not (is_ignored and number == signal.SIGHUP))
+
+
 @contextlib.contextmanager
 def stop_signals(tell: Callable[[int], object], numbers: Collection[int] = _NUMBERS) -> Iterator[None]:
     """Within the block each of these signals is passed to `tell` on a separate thread; afterwards the former handlers
-    are restored.
+    are restored. A SIGHUP that is ignored stays so, see `without_nohup`.
 
     Enter it on the main thread. A Python handler is not sufficient: it runs on the main thread only, and when the
     signal interrupts another thread, the main thread does not wake up.
     """
+    numbers = without_nohup(numbers)
     reading, writing = socket.socketpair()
     writing.setblocking(False)
     try:

@@ -41,3 +41,17 @@ def test_afterwards_the_former_handlers_are_back_and_no_call_is_made() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert signal.set_wakeup_fd(-1) == -1
     assert received.empty()
+
+
+def test_a_hang_up_that_the_process_was_started_to_ignore_stays_ignored() -> None:
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with stop_signals(received.put, (signal.SIGTERM, signal.SIGHUP)):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert received.get(timeout=WAIT_S) == signal.SIGTERM
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
