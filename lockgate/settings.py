@@ -26,7 +26,7 @@ from lockgate_common.security import (
     load_token,
 )
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
-from lockgate_common.uris import scheme_of
+from lockgate_common.uris import absolute
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -252,11 +252,6 @@ def load_settings(
         raise SettingsError(_explain(error, given, env_values, path)) from error
     settings._file = str(path or "")
     return settings
-
-
-def absolute(path: str) -> str:
-    """A local path made absolute (`~` expanded); a URI is unchanged."""
-    return path if scheme_of(path) else os.path.abspath(os.path.expanduser(path))
 
 
 def _config_path(config: str | os.PathLike[str] | None, env: Mapping[str, str]) -> Path | None:

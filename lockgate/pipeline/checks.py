@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from lockgate_common.masking import has_stray_at
-from lockgate_common.uris import scheme_of
+from lockgate_common.uris import absolute
 
 from lockgate.pipeline.errors import PipelineError
 
@@ -126,7 +126,7 @@ def query(value: Any) -> str:
 def location(method: str, path: Any) -> str:
     """A path that means the same in every process: local paths become absolute, URIs are unchanged."""
     found = text(method, "a path", os.fspath(path) if isinstance(path, os.PathLike) else path, "/data/in")
-    return found if scheme_of(found) else os.path.abspath(os.path.expanduser(found))
+    return absolute(found)
 
 
 def schema(method: str, value: Any) -> str:

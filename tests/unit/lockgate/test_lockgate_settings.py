@@ -11,11 +11,12 @@ import pytest
 from lockgate_common.places import Places
 from lockgate_common.tls import TlsFiles
 from lockgate_common.token import parse_jwt
+from lockgate_common.uris import absolute
 from lockgate_coordinator.runtime.settings import CoordinatorSettings, JwtSettings
 from lockgate_taskmanager.runtime.settings import TaskManagerSettings
 
 from lockgate.errors import SettingsError
-from lockgate.settings import absolute, load_settings
+from lockgate.settings import load_settings
 from lockgate.settings_groups import CoordinatorGroup, JwtGroup, TaskManagerGroup
 
 ROOT = Path(__file__).parents[3]
