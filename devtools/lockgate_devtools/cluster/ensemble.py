@@ -10,6 +10,7 @@ from lockgate_ha.errors import ZooKeeperStartError
 
 from lockgate_devtools.cluster import ports
 from lockgate_devtools.cluster.errors import ClusterError
+from lockgate_devtools.zookeeper import zoo_cfg
 from lockgate_devtools.zookeeper.server import find_java
 
 
@@ -34,7 +35,14 @@ class EnsemblePlan:
 
     @classmethod
     def make(cls, folder: Path, count: int, chosen: tuple[int, ...]) -> EnsemblePlan:
-        """Uses the chosen ports (0 or missing: a free one). Raises ClusterError."""
+        """Uses the chosen ports (0 or missing: a free one).
+
+        Raises ClusterError, also when the folder has the data of another number of servers.
+        """
+        try:
+            zoo_cfg.check_number([folder / f"server-{number}" for number in range(3)], count)
+        except ZooKeeperStartError as error:
+            raise ClusterError(str(error)) from error
         fixed = tuple(chosen[:count]) + (0,) * (count - len(chosen))
         peers = 2 * count if count > 1 else 0
         free = iter(ports.choose(count + peers))

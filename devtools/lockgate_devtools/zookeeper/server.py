@@ -24,6 +24,7 @@ from lockgate_ha.errors import StoreUnavailable, ZooKeeperStartError
 from lockgate_ha.zookeeper.closing import close_to_strangers, super_digest
 
 from lockgate_devtools.zookeeper import tls as tls_side
+from lockgate_devtools.zookeeper import zoo_cfg
 
 logger = logging.getLogger(__name__)
 
@@ -334,6 +335,7 @@ class ZooKeeperServer:
                 start_new_session=True,
                 umask=0o077,
                 pass_fds=(lock.fileno(),),
+                env=_environment(),
             )
 
     def _check_port(self) -> None:
@@ -359,7 +361,7 @@ class ZooKeeperServer:
             raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.data_dir}: {error.strerror}") from error
 
     def _write_files(self) -> Path:
-        config = self.data_dir / "zoo.cfg"
+        zoo_cfg.check_number([self.data_dir], max(1, len(self._members)))
         try:
             free = shutil.disk_usage(self.data_dir).free
             if free < MIN_FREE_BYTES:
@@ -368,7 +370,7 @@ class ZooKeeperServer:
                     f"ZooKeeper needs {MIN_FREE_BYTES // 1024 // 1024} MB"
                 )
             tls_side.write_files(self.data_dir, self._tls)
-            config.write_text(self._configuration())
+            config = zoo_cfg.write(self.data_dir, self._configuration())
             (self.data_dir / "log4j2.properties").write_text(_LOGGING)
             if self._members:
                 (self.data_dir / "myid").write_text(f"{self._number}\n")
@@ -376,36 +378,35 @@ class ZooKeeperServer:
             raise ZooKeeperStartError(f"ZooKeeper cannot write to {self.data_dir}: {error.strerror}") from error
         return config
 
-    def _configuration(self) -> str:
+    def _configuration(self) -> dict[str, object]:
         client = "clientPort" if self._tls is None else "secureClientPort"
-        lines = [
-            f"tickTime={self._tick_ms}",
-            "initLimit=20",
-            "syncLimit=6",
-            f"dataDir={self.data_dir}",
-            f"{client}={self.port}",
-            f"{client}Address={self.bind}",
-            f"minSessionTimeout={2 * self._tick_ms}",
-            "maxSessionTimeout=60000",
-            "maxClientCnxns=0",
-            "admin.enableServer=false",
-            "4lw.commands.whitelist=srvr,ruok,mntr",
-            "autopurge.snapRetainCount=3",
-            "autopurge.purgeInterval=1",
-        ]
-        lines += [
-            f"server.{member.number}={member.host or self.bind}:{member.peer_port}:{member.election_port}"
-            for member in self._members
-        ]
+        settings: dict[str, object] = {
+            "tickTime": self._tick_ms,
+            "initLimit": 20,
+            "syncLimit": 6,
+            "dataDir": f"{self.data_dir}/",  # ZooKeeper cuts off spaces at the end of a value
+            client: self.port,
+            f"{client}Address": self.bind,
+            "minSessionTimeout": 2 * self._tick_ms,
+            "maxSessionTimeout": 60_000,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,ruok,mntr",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        for member in self._members:
+            host = member.host or self.bind
+            settings[f"server.{member.number}"] = f"{host}:{member.peer_port}:{member.election_port}"
         if self._tls is not None:
-            lines += tls_side.lines(self.data_dir, self._tls, is_member=bool(self._members))
+            settings |= tls_side.settings(self.data_dir, self._tls, is_member=bool(self._members))
         if self._secret:
-            lines.append(f"DigestAuthenticationProvider.superDigest={super_digest(self._secret)}")
+            settings["DigestAuthenticationProvider.superDigest"] = super_digest(self._secret)
         if any(member.host for member in self._members):
             # The server's own name may resolve to an address that this machine does not have: behind a name service,
             # for example.
-            lines.append("quorumListenOnAllIPs=true")
-        return "\n".join(lines) + "\n"
+            settings["quorumListenOnAllIPs"] = "true"
+        return settings
 
     @contextlib.contextmanager
     def _open_log(self) -> Iterator[IO[bytes]]:
@@ -447,6 +448,7 @@ class ZooKeeperEnsemble:
     ) -> None:
         if count not in (1, 3):
             raise ZooKeeperStartError(f"an ensemble has 1 or 3 servers, not {count}")
+        zoo_cfg.check_number([folder / f"server-{number}" for number in (1, 2, 3)], count)
         clients, peers, elections = (free := free_ports(3 * count, bind))[::3], free[1::3], free[2::3]
         numbers = range(1, count + 1)
         members = tuple(map(Member, numbers, peers, elections)) if count > 1 else ()
@@ -485,6 +487,11 @@ class ZooKeeperEnsemble:
         """Stops every server."""
         for server in self.servers:
             server.stop()
+
+
+def _environment() -> dict[str, str]:
+    """With a locale in which Java finds every path, and reports errors in English, see `_why_it_ended`."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def _class_path(folder: Path) -> list[str]:

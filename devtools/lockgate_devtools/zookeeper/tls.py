@@ -43,27 +43,25 @@ def write_files(data_dir: Path, files: TlsFiles | None) -> None:
         file.write(content)
 
 
-def lines(data_dir: Path, files: TlsFiles, *, is_member: bool) -> list[str]:
+def settings(data_dir: Path, files: TlsFiles, *, is_member: bool) -> dict[str, object]:
     """Of its configuration: for clients, and for the other servers if it is one of an ensemble.
 
     All show certificates of the authority. Clients check the host, too; servers among themselves do not, as ZooKeeper
     has it unless its FIPS mode is switched off.
     """
-    return [
-        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-        *_stores("ssl", data_dir, files),
-        *(["sslQuorum=true", *_stores("ssl.quorum", data_dir, files)] if is_member else []),
-    ]
+    found = {"serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory"}
+    found |= _stores("ssl", data_dir, files)
+    return {**found, "sslQuorum": "true", **_stores("ssl.quorum", data_dir, files)} if is_member else {**found}
 
 
-def _stores(side: str, data_dir: Path, files: TlsFiles) -> list[str]:
-    return [
-        f"{side}.keyStore.location={_pem(data_dir)}",
-        f"{side}.keyStore.type=PEM",
-        f"{side}.trustStore.location={files.authority}",
-        f"{side}.trustStore.type=PEM",
-        f"{side}.clientAuth=need",
-    ]
+def _stores(side: str, data_dir: Path, files: TlsFiles) -> dict[str, str]:
+    return {
+        f"{side}.keyStore.location": str(_pem(data_dir)),
+        f"{side}.keyStore.type": "PEM",
+        f"{side}.trustStore.location": files.authority,
+        f"{side}.trustStore.type": "PEM",
+        f"{side}.clientAuth": "need",
+    }
 
 
 def _pem(data_dir: Path) -> Path:

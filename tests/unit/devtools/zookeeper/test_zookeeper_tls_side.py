@@ -50,7 +50,7 @@ def test_the_key_is_in_a_private_folder_and_removed_without_tls(files: TlsFiles,
 
 
 def test_certificates_are_demanded_of_clients_and_in_an_ensemble_of_servers(files: TlsFiles, tmp_path: Path) -> None:
-    single, member = (tls.lines(tmp_path, files, is_member=is_member) for is_member in (False, True))
-    assert "ssl.clientAuth=need" in single
-    assert not [line for line in single if "quorum" in line.lower()]
-    assert {"sslQuorum=true", "ssl.quorum.clientAuth=need", *single} <= set(member)
+    single, member = (tls.settings(tmp_path, files, is_member=is_member) for is_member in (False, True))
+    assert single["ssl.clientAuth"] == "need"
+    assert not [key for key in single if "quorum" in key.lower()]
+    assert {"sslQuorum": "true", "ssl.quorum.clientAuth": "need", **single}.items() <= member.items()
