@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lockgate_common.security import Credentials, SecurityError, load_secret
+from lockgate_common.uris import absolute
 from lockgate_proto.messages import LeaderRecord
 
 from lockgate_devtools.cluster import ensemble as zookeeper
@@ -60,9 +61,9 @@ class LocalCluster:
         self._notice = notice
         self.options = replace(options or ClusterOptions(), **changes)
         self.options.check()
-        self.directory = Path(directory).absolute()
+        self.directory = Path(absolute(os.fspath(directory)))
         self.links: Links | None = None  # once it has started, where ClusterOptions.relayed asks for it
-        self.secret_file = Path(self.options.secret_file or self.directory / "secret")
+        self.secret_file = Path(absolute(self.options.secret_file or str(self.directory / "secret")))
         self._condition = threading.Condition()
         self._events: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
         self._children: dict[str, ChildProcess] = {}
@@ -160,7 +161,7 @@ class LocalCluster:
     @property
     def storage(self) -> str:
         """Path or URI of the HA storage."""
-        return self.options.storage or str(self.directory / "storage")
+        return absolute(self.options.storage or str(self.directory / "storage"))
 
     def credentials(self) -> Credentials:
         """Credentials for clients of this cluster."""
@@ -417,7 +418,8 @@ class LocalCluster:
         with self._condition:
             self._is_stopping = True
             children = list(self._children.values())
-        self._notice(f"stopping {sum(child.is_running for child in children)} processes")
+        with contextlib.suppress(Exception):  # a reader that has gone must not keep any process alive
+            self._notice(f"stopping {sum(child.is_running for child in children)} processes")
         for roles in (("coordinator", "taskmanager"), ("zookeeper",)):  # the first ones deregister from ZooKeeper
             deadline = time.monotonic() + self.options.stop_timeout_ms / 1000
             some = [child for child in children if child.name.rpartition("-")[0] in roles]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from lockgate_common.security import default_secret_file
-from lockgate_common.stop_signals import stop_signals
+from lockgate_common.stop_signals import stop_signals, without_nohup
 
 from lockgate_devtools.cluster.cluster import LocalCluster
 from lockgate_devtools.cluster.errors import ClusterError
@@ -49,31 +51,38 @@ def run_cluster(directory: str | Path, options: ClusterOptions | None = None, **
 
         with stop_signals(stop, _NUMBERS), cluster:
             was_ready = True
-            print(_ready_line(cluster), flush=True)
+            _write(_ready_line(cluster), sys.stdout)
             cluster.wait()
     except ClusterError as error:
         if asked.is_set():  # ends a start in this way
             return 0
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        _write(f"error: {error}", sys.stderr)
         return 1 if was_ready else 2
     return 0
 
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """The first SIGTERM, SIGINT or SIGHUP raises once in the main thread, so that `with` blocks are left in order.
+    """SIGTERM, SIGINT or SIGHUP raises Stopped in the main thread, so that `with` blocks are left in order.
 
-    Later ones are ignored until the block is left: stopping is in progress and has deadlines of its own.
+    Later ones are ignored meanwhile: stopping is in progress and has deadlines of its own. But an exception is lost
+    where it is raised inside a callback or `__del__`; then the next signal raises again.
     """
-    raised = False
+    latest: weakref.ref[Stopped] | None = None  # alive as long as it is on its way
 
     def on_signal(_number: int, _frame: object) -> None:
-        nonlocal raised
-        if not raised:
-            raised = True
-            raise Stopped
+        nonlocal latest
+        if latest is not None and latest() is not None:
+            gc.collect()  # of a lost one its own traceback may be what keeps it
+        if latest is None or latest() is None:
+            stopped = Stopped()
+            latest = weakref.ref(stopped)
+            try:
+                raise stopped
+            finally:
+                del stopped  # its traceback has this frame
 
-    before = {number: signal.signal(number, on_signal) for number in _NUMBERS}
+    before = {number: signal.signal(number, on_signal) for number in without_nohup(_NUMBERS)}
     try:
         yield
     finally:
@@ -82,7 +91,13 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def _note(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    _write(f"{time.strftime('%H:%M:%S')} {line}", sys.stderr)
+
+
+def _write(line: str, stream: TextIO) -> None:
+    """The cluster outlives a reader that has gone, and a full disk under a log."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=stream, flush=True)
 
 
 def _processes(options: ClusterOptions) -> str:

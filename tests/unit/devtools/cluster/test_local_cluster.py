@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import re
@@ -9,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -274,6 +276,15 @@ def test_a_process_that_dies_is_reported_with_its_end_and_its_new_start(make: Ma
     assert [line for line in lines if line.startswith("coordinator-0 is ready again after ")]
 
 
+@pytest.fixture
+def _no_nohup() -> Iterator[None]:
+    """Around these tests themselves."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, former)
+
+
+@pytest.mark.usefixtures("_no_nohup")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_a_cluster_in_the_foreground(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
@@ -318,3 +329,58 @@ def test_a_signal_stops_a_cluster_that_is_starting(make: Make, capsys: pytest.Ca
     assert "error" not in progress
     assert pids
     assert all(map(_is_gone, pids))
+
+
+class _Gone(io.StringIO):
+    """A pipe whose reader has ended, as that of `lockgate cluster 2>&1 | tee log` after Ctrl-C."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_cluster_outlives_the_readers_of_its_output_and_stops_in_order(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: dict[str, int] = {}
+    whole = LocalCluster.wait
+
+    def wait(self: LocalCluster) -> None:
+        old = self.kill("coordinator", 1)  # which is noted
+        self.wait_ready("coordinator", 1, WAIT_S, other_than=old)
+        pids.update(self.pids())
+        _signalled(self.directory, signal.SIGINT, lambda _: True)
+        whole(self)
+
+    monkeypatch.setattr(LocalCluster, "wait", wait)
+    folder = make().directory
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, _Gone())
+    assert run_cluster(folder, taskmanagers=1, secret_file=str(folder / "secret"), restart_delay_ms=10) == 0
+    assert len(pids) == 4
+    assert all(map(_is_gone, pids.values()))
+    assert json.loads((folder / "cluster.json").read_text())["pids"] == {}
+
+
+def test_no_notice_keeps_a_cluster_from_stopping(make: Make) -> None:
+    def notice(line: str) -> None:
+        if line.startswith("stopping"):
+            raise BrokenPipeError
+
+    with make(notice=notice) as cluster:
+        pids = cluster.pids()
+    assert pids
+    assert all(map(_is_gone, pids.values()))
+    assert _description(cluster)["pids"] == {}
+
+
+@pytest.mark.parametrize("home", ["~/", ""])
+def test_every_path_of_a_cluster_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cluster = LocalCluster(f"{home}cluster", storage=f"{home}snapshots", secret_file=f"{home}secret")
+    assert (cluster.directory, cluster.secret_file) == (tmp_path / "cluster", tmp_path / "secret")
+    assert cluster.storage == str(tmp_path / "snapshots")
+    assert LocalCluster("cluster").storage == str(tmp_path / "cluster" / "storage")
+    assert LocalCluster("cluster", storage="s3://bucket/snapshots").storage == "s3://bucket/snapshots"
