@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from lockgate.commands.processes import start_logging
 
@@ -69,8 +70,10 @@ def zookeeper(
       lockgate zookeeper --server-id 1 --ensemble zk1.example,zk2.example,zk3.example --dir /var/lib/zookeeper
     """
     if context.invoked_subcommand is not None:
+        _refuse_options(context, context.invoked_subcommand)
         return 0
     from lockgate_common.security import SecurityError, load_secret
+    from lockgate_common.uris import absolute
     from lockgate_ha.errors import ZooKeeperStartError
 
     from lockgate.errors import UserError
@@ -81,7 +84,7 @@ def zookeeper(
         raise click.UsageError("--server-id and --ensemble must be given together")
     if ensemble is not None and servers is not None:
         raise click.UsageError("--servers is for servers on this machine only; --ensemble names them all")
-    folder, settings = Path(directory).absolute(), load_settings(config)
+    folder, settings = Path(absolute(directory)), load_settings(config)
     try:
         secret = load_secret(settings.secret_path, create=False)
         if settings.security.secret_file and not secret:
@@ -95,6 +98,16 @@ def zookeeper(
         return _run_here(folder, port, int(servers or "1"), bind or "127.0.0.1", options)
     except (ZooKeeperStartError, SecurityError) as error:
         raise UserError(str(error)) from error
+
+
+def _refuse_options(context: click.Context, subcommand: str) -> None:
+    """They are of the server to run; the subcommand would go on without them, at another ensemble perhaps."""
+    for option in context.command.params:
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{option.opts[0]} before {subcommand} is for the server that `lockgate zookeeper` runs; "
+                f"`lockgate zookeeper {subcommand} --help` lists the options to give after it"
+            )
 
 
 def _run_here(folder: Path, port: int, count: int, bind: str, options: dict[str, Any]) -> int:

@@ -70,6 +70,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["cluster", "--spark-option", "=x"], "--spark-option takes KEY=VALUE"),
         (["drill", "--spark-option", "x"], "--spark-option takes KEY=VALUE"),
         (["drill", "--cluster", "h:1", "--spark-master", "spark://m:7077"], "are for the drill's own cluster"),
+        (["zookeeper", "--config", "a.toml", "protect"], "--config before protect is for the server that"),
+        (["zookeeper", "--port", "2281", "user"], "`lockgate zookeeper user --help` lists the options to give after"),
         (["taskmanager", "--slots", "0"], "--slots cannot be 0: too small; use 1 or more"),
         (["submit", "nofile.py"], "cannot read nofile.py"),
         (["submit", "nofile.json", "--dry-run"], "cannot read nofile.json"),
@@ -83,6 +85,15 @@ def test_a_users_error_is_one_line_and_exit_2(
     assert err.startswith("error: ")
     assert words in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("home", ["~", ""])
+def test_the_folder_of_a_zookeeper_server_is_found_from_anywhere(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, used = Path.cwd(), []
+    monkeypatch.setenv("HOME", str(here))
+    monkeypatch.setattr("lockgate.commands.zookeeper._run_here", lambda folder, *_: used.append(folder) or 0)
+    assert run(["zookeeper", f"--dir={home and f'{home}/'}data"]) == 0
+    assert used == [here / "data"]
 
 
 _ON_SPARK = ["--slots", "1", "--spark-master", "spark://m:7077", "--spark-option", "spark.executor.memory = 512m"]
