@@ -18,6 +18,7 @@ from typing import Any
 
 Function = Callable[[Any], Any]
 MOST = 32  # of the operators whose tasks ran last; others are unpickled again
+LARGEST = 1 << 20  # bytes of a pickle; a larger one has an author's data, which takes longer to unpickle than our code
 HELD = "_lockgate_shipped"  # among the modules of a worker, where later tasks find them
 
 
@@ -29,12 +30,11 @@ def shipped(pickled: bytes) -> Function:
 
 def _unpickled(name: bytes, pickled: bytes) -> Function:
     functions = _functions()
-    function = functions.pop(name, None)
-    if function is None:
-        function = pickle.loads(pickled)
+    function = functions.pop(name, None) or pickle.loads(pickled)
+    if len(pickled) <= LARGEST:
         if len(functions) == MOST:
             del functions[next(iter(functions))]
-    functions[name] = function  # behind all others
+        functions[name] = function  # behind all others
     return function
 
 

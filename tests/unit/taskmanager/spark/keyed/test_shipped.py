@@ -7,7 +7,7 @@ import pickle
 import sys
 
 import pytest
-from lockgate_taskmanager.spark.keyed.shipped import HELD, MOST, shipped
+from lockgate_taskmanager.spark.keyed.shipped import HELD, LARGEST, MOST, shipped
 
 UNPICKLED: list[int] = []  # the factors
 
@@ -15,14 +15,14 @@ UNPICKLED: list[int] = []  # the factors
 class Times:
     """Multiplies, and notes that it was unpickled."""
 
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
+    def __init__(self, factor: int, data: bytes = b"") -> None:
+        self.factor, self.data = factor, data
 
     def __call__(self, argument: int) -> int:
         return self.factor * argument
 
     def __setstate__(self, state: dict[str, int]) -> None:
-        self.factor = state["factor"]
+        self.__dict__.update(state)
         UNPICKLED.append(self.factor)
 
 
@@ -58,6 +58,13 @@ def test_functions_of_jobs_that_are_over_are_let_go() -> None:
     assert UNPICKLED == []
     assert call(1) == 7
     assert UNPICKLED == [1]
+
+
+def test_a_function_with_much_data_does_not_stay_in_the_worker() -> None:
+    function = shipped(pickle.dumps(Times(2, bytes(LARGEST))))
+    assert [function(7), function(8)] == [14, 16]
+    assert UNPICKLED == [2, 2]
+    assert not sys.modules[HELD].functions
 
 
 def test_imports_are_set_apart_from_garbage_once(frozen: list[set[str]]) -> None:
