@@ -190,8 +190,11 @@ class _Stage:
 
 
 def _sample(folder: Path) -> JobGraph:
+    from sqlalchemy import URL
+
     shape = "SELECT partition, sequence, CAST(sequence % 500 AS STRING) AS word FROM input"
     count = KeyedAggregate(("word",), (Aggregate("n", AggregateFunction.COUNT),))
+    database = URL.create("sqlite", database=str(folder / "totals.db")).render_as_string()
     return JobGraph(
         name="warm-up",
         vertices=(
@@ -215,7 +218,7 @@ def _sample(folder: Path) -> JobGraph:
                 128,
                 (
                     _operator("count", count),
-                    _operator("upsert", SqlSink(f"sqlite:///{folder / 'totals.db'}", "totals", ("word",))),
+                    _operator("upsert", SqlSink(database, "totals", ("word",))),
                 ),
             ),
         ),
