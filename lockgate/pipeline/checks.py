@@ -169,10 +169,21 @@ def database_url(value: Any) -> str:
                 "the URL of write_sql() has more than one @: write %40 for each that is not before the host"
             )
         return url
-    path = sqlite[2]
+    path = os.path.expanduser(sqlite[2])
     if not path or path.startswith(":memory:"):
         raise PipelineError(
             "write_sql() cannot use an SQLite database in memory: task managers are separate "
             "processes; name a file, such as 'sqlite:///counts.db'"
         )
-    return f"{sqlite[1]}:///{os.path.abspath(os.path.expanduser(path))}"
+    if not path.startswith("/"):
+        path = f"{_in_url(os.getcwd())}/{path}"
+    return f"{sqlite[1]}:///{os.path.abspath(path)}"
+
+
+def _in_url(folder: str) -> str:
+    """A part of a URL, as SQLAlchemy writes it. Others are left as they are, which anybody can read."""
+    if not {"%", "?"} & set(folder):
+        return folder
+    from sqlalchemy import URL
+
+    return URL.create("sqlite", database=folder).render_as_string().removeprefix("sqlite:///")
