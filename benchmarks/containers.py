@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lockgate_devtools.drill import DrillOptions, Report, Target
+from lockgate_devtools.drill import DrillOptions, Report, Tally, Target
 from lockgate_devtools.drill.containers import ContainerArena, Damage
 from lockgate_devtools.drill.run import drill_in
 from lockgate_devtools.equipment.compose import ComposeCluster
@@ -63,9 +63,10 @@ def _drill(
     say(f"the leader, {times} times: {blow.value}")
     options = DrillOptions(kill=Target.LEADER, times=times, every_s=arguments.every)
     arena = ContainerArena(client, cluster, folder, task_managers=_TASK_MANAGERS, blow=blow)
-    report = drill_in(options, arguments.seed, arena, say)
+    tally = Tally(arguments.seed)
+    drill_in(options, tally, arena, say)
     arena.restore_containers()
-    return exact(report)
+    return exact(tally.report())
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from lockgate_devtools.cluster.from_settings import tls_options
-from lockgate_devtools.drill import DrillOptions, Report, Target, drill
+from lockgate_devtools.drill import DrillOptions, Report, Tally, Target, drill
 from lockgate_devtools.drill.by_target import Spread
 from lockgate_devtools.drill.model import Mode
 from lockgate_proto.messages import LeaderFailover
@@ -122,12 +122,13 @@ def _drill(
         kill=target,
         times=times,
         every_s=arguments.every if target is Target.LEADER else arguments.taskmanager_every,
-        seed=arguments.seed,
         failover=failover,
         standby_replicas=standby_replicas,
         cluster_options={"zookeepers": arguments.zookeepers, **tls_options(arguments.config)},
     )
-    return exact(drill(options, say))
+    tally = Tally(arguments.seed)
+    drill(options, tally, say)
+    return exact(tally.report())
 
 
 def main() -> int:

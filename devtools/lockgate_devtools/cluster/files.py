@@ -16,9 +16,12 @@ from lockgate_devtools.cluster.errors import ClusterError
 _NEEDED_BYTES = 256 * 1024 * 1024
 
 
-def prepare_directory(directory: Path, folders: Sequence[str]) -> None:
-    """Creates the folders and checks for free space. Raises ClusterError with a sentence."""
+def prepare_directory(directory: Path, folders: Sequence[str] = ()) -> None:
+    """Creates the directory and folders in it, which are closed to others even if they were there, and checks for free
+    space. Raises ClusterError with a sentence.
+    """
     try:
+        private_folder.make_missing(directory)
         for folder in folders:
             private_folder.make(directory / folder)
         free_bytes = shutil.disk_usage(directory).free

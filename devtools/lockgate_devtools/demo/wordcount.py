@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,8 @@ from lockgate_proto.messages import (
     Vertex,
 )
 
+from lockgate_devtools.equipment import sqlite_file
+
 # A word is a run of letters, digits and underscores, in any script.
 WORDS_QUERY = r"SELECT word FROM (SELECT explode(split(value, '(?U)\\W+')) AS word FROM input) WHERE word != ''"
 SOURCE, SPLIT, COUNT, TABLE = "read", "split", "count", "words"
@@ -33,7 +34,7 @@ SOURCE, SPLIT, COUNT, TABLE = "read", "split", "count", "words"
 def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
     """read the files -> split into words -> exchange by word -> count -> upsert into SQLite."""
     count = KeyedAggregate(("word",), (Aggregate("n", AggregateFunction.COUNT, ""),))
-    upsert = SqlSink(f"sqlite:///{database}", TABLE, ("word",))
+    upsert = SqlSink(sqlite_file.url_of(database), TABLE, ("word",))
     return JobGraph(
         name="word count",
         vertices=(
@@ -61,7 +62,7 @@ def graph(folder: Path, database: Path, interval_ms: int) -> JobGraph:
 
 def read_counts(database: Path) -> dict[str, int]:
     """The committed counts by word. Raises sqlite3.Error."""
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+    with sqlite_file.opened(database) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         return dict(connection.execute(f"SELECT word, n FROM {TABLE}").fetchall())
 

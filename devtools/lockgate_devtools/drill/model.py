@@ -155,7 +155,10 @@ class RecordCheck:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of one drill. `problems`: sentences about other failures; empty on a pass."""
+    """The result of one drill. `problems`: sentences about other failures; empty on a pass.
+
+    stopped: why it ended before all kills were done and checked; empty if they were.
+    """
 
     seed: int
     kills: tuple[Kill, ...]
@@ -163,11 +166,22 @@ class Report:
     checkpoints_completed: int
     checkpoints_aborted: int
     problems: tuple[str, ...] = ()
+    stopped: str = ""
 
     @property
     def passed(self) -> bool:
         """True when no record was lost or duplicated and every kill was survived."""
-        return self.records.is_exact and not self.problems
+        return self.records.is_exact and not self.problems and not self.stopped
+
+    @property
+    def failed(self) -> bool:
+        """True when something wrong was found, however far the drill came."""
+        return bool(self.records.lost or self.records.duplicated or self.problems) or not (self.passed or self.stopped)
+
+    @property
+    def verdict(self) -> str:
+        """pass, fail or incomplete."""
+        return "pass" if self.passed else "fail" if self.failed else "incomplete"
 
     def to_json(self) -> dict[str, Any]:
         """The shape of `lockgate drill --json FILE`."""
@@ -180,5 +194,7 @@ class Report:
                 "duplicated": self.records.duplicated,
             },
             "checkpoints": {"completed": self.checkpoints_completed, "aborted": self.checkpoints_aborted},
-            "verdict": "pass" if self.passed else "fail",
+            "problems": list(self.problems),
+            "stopped": self.stopped or None,
+            "verdict": self.verdict,
         }

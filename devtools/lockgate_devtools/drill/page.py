@@ -26,13 +26,13 @@ td:first-child, th:first-child { text-align: left } .fail { color: #b00 } svg { 
 def page(report: Report) -> str:
     """The page: the verdict, a table by target, and the throughput around the kills of each."""
     found = by_target(report.kills)
-    verdict = "pass" if report.passed else "FAIL"
     records = report.records
-    problems = "".join(f'<p class="fail">{escape(problem)}</p>' for problem in report.problems)
+    sentences = (*report.problems, *([f"stopped: {report.stopped}"] if report.stopped else []))
+    problems = "".join(f'<p class="fail">{escape(sentence)}</p>' for sentence in sentences)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Lockgate drill, seed {report.seed}</title>
 <style>{_STYLE}</style></head><body>
-<h1>Drill: <span class="{verdict.lower()}">{verdict}</span></h1>
+<h1>Drill: <span class="{report.verdict}">{"FAIL" if report.failed else report.verdict}</span></h1>
 <p>Seed {report.seed}: {len(report.kills)} kills; {records.expected:,} records expected, {records.lost:,} lost,
 {records.duplicated:,} duplicated; {report.checkpoints_completed:,} checkpoints completed,
 {report.checkpoints_aborted:,} aborted.</p>{problems}

@@ -29,6 +29,7 @@ from lockgate_proto.messages import (
 )
 
 from lockgate_devtools.drill.oracle import LedgerOracle, Total
+from lockgate_devtools.equipment import sqlite_file
 
 CHECKSUM_FACTOR = 1_000_000_007
 _TABLE = "totals"
@@ -73,7 +74,7 @@ class DrillPipeline:
             Aggregate("last", AggregateFunction.MAX, "sequence"),
         )
         ledger = FileSink(str(self.ledger), FileFormat.PARQUET)
-        totals = SqlSink(f"sqlite:///{self.totals}", _TABLE, ("partition",))
+        totals = SqlSink(sqlite_file.url_of(self.totals), _TABLE, ("partition",))
         vertices = [
             self._vertex("generate", ("rows", source), ("shape", shape)),
             self._vertex("ledger", ("ledger", ledger)),
@@ -104,7 +105,7 @@ class DrillPipeline:
 
     def read_totals(self) -> dict[int, Total]:
         """The rows of the keyed aggregate's table, by partition. Raises sqlite3.Error."""
-        with sqlite3.connect(f"file:{self.totals}?mode=ro", uri=True) as database:
+        with sqlite_file.opened(self.totals) as database:
             rows = database.execute(f'SELECT "partition", rows_seen, total, last FROM {_TABLE}').fetchall()
         if len({row[0] for row in rows}) < len(rows):
             raise sqlite3.IntegrityError(f"the table {_TABLE} has several rows of one partition")

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from lockgate_common import private_folder
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
 from lockgate.client import Client
@@ -122,7 +123,7 @@ class ProcessArena:
 
     def make_folder(self, key: str) -> Path:
         folder = self._folder / key
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder.make_missing(folder)  # the one above may be open to others
         return folder
 
     def fetch(self, folder: Path) -> Path:

@@ -101,7 +101,10 @@ class Round:
 
         watched_s: the progress of the job is kept for this long before and after a kill. is_chaos: among the targets
         are some that are frozen, or whose clock is off, until the next one.
+
+        `result`: each finding from the moment when it is known.
         """
+        self.result = RoundResult()
         self._watched_s = watched_s
         self._is_chaos = is_chaos
         self._is_forward = is_forward
@@ -115,7 +118,11 @@ class Round:
         self._job_options = job_options
 
     def run(self, first: int) -> RoundResult:
-        """first: number of the first kill, for the output. Raises DrillError when the job does not start."""
+        """first: number of the first kill, for the output. Returns `result`.
+
+        Raises DrillError when the job does not start, and ClientError.
+        """
+        account = self.result
         each_s = [self._every_s + max(_AFTERMATH_S[target], self._watched_s) for target in self._targets]
         seconds = sum(each_s) + _LEAST_REST_S + 1
         pipeline = DrillPipeline(
@@ -127,7 +134,6 @@ class Round:
             checkpoint_interval_ms=self._interval_ms,
             is_forward=self._is_forward,
         )
-        account = RoundResult()
         self._arena.client.submit(self._key, dataclasses.replace(pipeline.graph(), **self._job_options))
         observer = JobObserver(self._arena.client, self._key, sets_clocks_off=self._is_chaos)
         try:

@@ -27,15 +27,17 @@ from lockgate_devtools.cluster.sockets import is_known as can_cut_links
 from lockgate_devtools.cluster.work_folder import WorkFolder
 from lockgate_devtools.drill.arena import Arena, DrillError
 from lockgate_devtools.drill.by_target import by_target
-from lockgate_devtools.drill.model import RecordCheck, Report, Target
+from lockgate_devtools.drill.model import Report, Target
 from lockgate_devtools.drill.page import WATCHED_S, page
 from lockgate_devtools.drill.processes import ProcessArena
-from lockgate_devtools.drill.round import Round, RoundResult
+from lockgate_devtools.drill.round import Round
 from lockgate_devtools.drill.schedule import Repeated, Schedule, Shuffled
+from lockgate_devtools.drill.tally import Tally
 from lockgate_devtools.drill.tampering import prepare
 from lockgate_devtools.drill.text import render
 
 _LONGEST_PAUSE_S = 86_400
+_LONGEST_MINUTES = 10_080  # a week
 _MOST_ROUNDS = 3  # in addition to one for each kill
 
 _COORDINATOR = {"heartbeat_ms": 200}  # heartbeats have the counters from which the throughput around a kill is known
@@ -76,10 +78,12 @@ class DrillOptions:
             raise DrillError("--times must be 1 or more")
         if not 0 <= self.every_s <= _LONGEST_PAUSE_S:
             raise DrillError(f"--every must be 0 to {_LONGEST_PAUSE_S} seconds")
+        if not 0 <= self.minutes <= _LONGEST_MINUTES:
+            raise DrillError(f"--minutes must be more than 0 and at most {_LONGEST_MINUTES}")
         if self.cluster and self.cluster_options:
             raise DrillError(
-                "--slots, --zookeepers, --spark-master and --spark-option are for the drill's own cluster: omit them, "
-                "or --cluster"
+                "--slots, --storage, --zookeepers, --spark-master and --spark-option are for the drill's own cluster: "
+                "omit them, or --cluster"
             )
         if self.minutes and self.cluster:
             raise DrillError("--chaos damages more than processes, so it runs on a cluster of its own: omit --cluster")
@@ -104,47 +108,84 @@ class DrillOptions:
 
 
 def run_drill(options: DrillOptions | None = None, say: Say | None = None, **changes: Any) -> int:
-    """Runs a drill, prints its report, writes the JSON file.
+    """Runs a drill, prints its report, writes the files. An early end keeps what was found before.
 
-    Returns the exit code: 0 on a pass, 1 on a fail, 2 when it could not run (one line `error: ...` on stderr). Keyword
-    arguments are fields of DrillOptions.
+    Returns the exit code: 0 on a pass, 1 on a fail; otherwise 2 when it could not run or be completed (one line
+    `error: ...` on stderr), 130 when it was interrupted. Keyword arguments are fields of DrillOptions.
     """
     chosen = options or DrillOptions(**changes)
     tell = say or (lambda line: print(line, flush=True))
+    tally = Tally(secrets.randbelow(2**32) if chosen.seed is None else chosen.seed)
+    code, stopped = 0, "an unexpected error"
     try:
         with stopped_by_signals():
-            report = drill(chosen, tell)
-        tell(render(report))  # before the file, which may fail
-        if chosen.json_file:
-            found = {**report.to_json(), "by_target": [row.to_json() for row in by_target(report.kills)]}
-            Path(chosen.json_file).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        if chosen.html_file:
-            Path(chosen.html_file).write_text(page(report), encoding="utf-8")
+            drill(chosen, tally, tell)
     except Stopped:
-        return 130
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 2
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 2
-    return 0 if report.passed else 1
+        code, stopped = 130, "it was interrupted"
+    except (UserError, OSError) as error:
+        code, stopped = _fail(error), str(error)
+    finally:  # also of an error that nobody foresaw
+        report = tally.report(stopped)
+        if tally.rounds:
+            code = _publish(chosen, report, tell) or code
+    return 1 if report.failed and tally.rounds else code
 
 
-def drill(options: DrillOptions, say: Say) -> Report:
-    """Runs a drill and returns its report. Raises UserError when it cannot run."""
+def _publish(options: DrillOptions, report: Report, tell: Say) -> int:
+    """Returns an exit code: 2 when the report could not be shown, or a file not written."""
+
+    def show() -> None:
+        tell(render(report))
+
+    def write_json() -> None:
+        if options.json_file:
+            found = {**report.to_json(), "by_target": [row.to_json() for row in by_target(report.kills)]}
+            Path(options.json_file).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    def write_page() -> None:
+        if options.html_file:
+            Path(options.html_file).write_text(page(report), encoding="utf-8")
+
+    code = 0
+    for publish in (show, write_json, write_page):  # each of them may fail
+        try:
+            publish()
+        except OSError as error:
+            code = _fail(error)
+    return code
+
+
+def _fail(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return 2
+
+
+def _remove(file: Path) -> None:
+    """Removes a report of an earlier drill, which must not pass for the one of this drill. Raises OSError."""
+    if not file.is_file():  # there is none, or it is a device
+        return
+    if not file.is_symlink() and os.access(file.parent, os.W_OK):
+        file.unlink()
+    else:
+        file.write_text("", encoding="utf-8")
+
+
+def drill(options: DrillOptions, tally: Tally, say: Say) -> None:
+    """Runs a drill. tally: gets the results. Raises UserError when it cannot run."""
     options.check()
-    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    for name in (options.json_file, options.html_file):
+        if name:
+            _remove(Path(name))
     with ExitStack() as stack:
         work = None if options.directory else stack.enter_context(WorkFolder("lockgate-drill-", say))
         folder = work.path if work else Path(options.directory).absolute()
-        prepare_directory(folder, ("",))
+        prepare_directory(folder)
         what = (
             f"attack everything for {options.minutes:g} minutes"
             if options.minutes
             else f"kill the {options.kill.value} {options.times} times"
         )
-        say(f"drill: {what}, every {options.every_s:g} s, seed {seed}")
+        say(f"drill: {what}, every {options.every_s:g} s, seed {tally.seed}")
         cluster = None
         if options.cluster:
             client = stack.enter_context(Client.connect(options.cluster))
@@ -159,27 +200,25 @@ def drill(options: DrillOptions, say: Say) -> Report:
             client = stack.enter_context(
                 Client(cluster.coordinators, cluster.zookeeper, credentials=cluster.credentials())
             )
-        report = drill_in(options, seed, ProcessArena(client, cluster, folder), say)
-        if work and not report.passed:
-            work.keep()
-        return report
+        try:
+            drill_in(options, tally, ProcessArena(client, cluster, folder), say)
+        finally:
+            if work and tally.has_failed:
+                work.keep()
 
 
-def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report:
-    """Drills in an existing arena: rounds until every kill is done or an error occurs. Raises UserError."""
+def drill_in(options: DrillOptions, tally: Tally, arena: Arena, say: Say) -> None:
+    """Drills in an existing arena: rounds until every kill is done or a round finds a fault. Raises UserError."""
     status = arena.survey(Target.STORAGE if options.minutes else options.kill)
     say(f"{counted(len(status.coordinators), 'coordinator')}, {counted(len(status.task_managers), 'task manager')}")
-    choice = random.Random(seed)
+    choice = random.Random(tally.seed)
     key = f"drill-{secrets.token_hex(4)}"
-    accounts: list[RoundResult] = []
-    schedule, began, done = options.schedule(choice), time.monotonic(), 0
-    while (targets := schedule.next_round(done, time.monotonic() - began)) and not any(
-        account.problems for account in accounts
-    ):
-        if len(accounts) == options.most_rounds:
+    schedule, began = options.schedule(choice), time.monotonic()
+    while not tally.has_failed and (targets := schedule.next_round(tally.kills, time.monotonic() - began)):
+        if len(tally.rounds) == options.most_rounds:
             raise DrillError("the cluster takes too long to recover; see its logs")
         round_ = Round(
-            f"{key}-{len(accounts) + 1}",
+            f"{key}-{len(tally.rounds) + 1}",
             arena,
             say,
             choice,
@@ -195,17 +234,7 @@ def drill_in(options: DrillOptions, seed: int, arena: Arena, say: Say) -> Report
             is_chaos=options.minutes > 0,
             is_forward=options.is_forward,
         )
-        accounts.append(round_.run(done + 1))
-        done += len(accounts[-1].kills)
-    return Report(
-        seed,
-        tuple(kill for account in accounts for kill in account.kills),
-        RecordCheck(
-            sum(account.records.expected for account in accounts),
-            sum(account.records.lost for account in accounts),
-            sum(account.records.duplicated for account in accounts),
-        ),
-        sum(account.completed for account in accounts),
-        sum(account.aborted for account in accounts),
-        tuple(problem for account in accounts for problem in account.problems),
-    )
+        first = tally.kills + 1
+        tally.rounds.append(round_.result)
+        round_.run(first)
+    tally.is_over = True

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from lockgate_common import private_folder
 from lockgate_common.clock import unix_us
 from lockgate_common.fault_points import VARIABLE, clock_fault, folder_variable, full_fault, plant
 
@@ -30,7 +31,7 @@ def faults_folder(cluster: LocalCluster) -> Path:
 def prepare(directory: Path) -> dict[str, str]:
     """Makes that folder for a cluster that will be in `directory`. What its processes' environment must have."""
     folder = directory.with_name("faults")
-    folder.mkdir(exist_ok=True)
+    private_folder.make_missing(folder)
     return {VARIABLE: folder_variable(folder)}
 
 

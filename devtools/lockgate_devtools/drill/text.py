@@ -51,8 +51,9 @@ def render(report: Report) -> str:
         f"records:     {records.expected} expected, {records.lost} lost, {records.duplicated} duplicated",
         f"checkpoints: {report.checkpoints_completed} completed, {report.checkpoints_aborted} aborted",
         *(f"problem:     {problem}" for problem in report.problems),
+        *([f"stopped:     {report.stopped}"] if report.stopped else []),
         f"seed:        {report.seed}",
-        f"verdict:     {'pass' if report.passed else 'FAIL'}",
+        f"verdict:     {'FAIL' if report.failed else report.verdict}",
     ]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from lockgate_devtools.drill.by_target import by_target
@@ -34,6 +35,8 @@ def test_json_has_exactly_the_promised_shape() -> None:
         ],
         "records": {"expected": 300, "lost": 0, "duplicated": 0},
         "checkpoints": {"completed": 9, "aborted": 1},
+        "problems": [],
+        "stopped": None,
         "verdict": "pass",
     }
 
@@ -55,6 +58,22 @@ def test_anything_wrong_fails(report: Report) -> None:
     assert not report.passed
     assert report.to_json()["verdict"] == "fail"
     assert "verdict:     FAIL" in render(report)
+
+
+def test_the_json_says_why_a_drill_has_failed() -> None:
+    found = Report(5, (KILL,), RecordCheck(300, 0, 0), 9, 1, ("kill 2 was not survived",)).to_json()
+    assert (found["verdict"], found["problems"]) == ("fail", ["kill 2 was not survived"])
+
+
+def test_a_drill_that_did_not_come_to_its_end_neither_passes_nor_fails() -> None:
+    report = Report(5, (KILL,), RecordCheck(0, 0, 0), 9, 1, stopped="no leader <answered>")
+    assert (report.passed, report.failed, report.verdict) == (False, False, "incomplete")
+    assert "stopped:     no leader <answered>" in render(report)
+    assert "verdict:     incomplete" in render(report)
+    assert '<span class="incomplete">incomplete</span>' in page(report)
+    assert "stopped: no leader &lt;answered&gt;" in page(report)
+    lost = replace(report, records=RecordCheck(300, 1, 0))
+    assert (lost.failed, lost.verdict) == (True, "fail")
 
 
 def test_text_says_after_how_many_kills_nothing_was_restarted() -> None:
