@@ -149,11 +149,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # gRPC's fork handlers cost time and have killed JVM children; nothing here forks with open channels.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if sys.stdout is None:  # closed by the caller: what would be printed is not wanted
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    _open_streams()
     if arguments is None and {"submit", "run"} & set(sys.argv[1:]):
         _fix_hash_seed()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _open_streams() -> None:
+    """What the caller has closed leads nowhere from now on: no file or socket may get its number, and what would be
+    printed is not wanted. In this order, each gets its own number, which processes started here inherit.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def _fix_hash_seed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 _LONGEST = 4_000  # characters: what a message quotes out of a file may be of any length
 
 
@@ -17,3 +19,11 @@ class UserError(Exception):
 
 class SettingsError(UserError):
     """A settings file, environment variable or option that cannot be used."""
+
+
+class ClusterFileError(SettingsError):
+    """The `cluster.json` of a local cluster is missing or unreadable. directory: where it should be."""
+
+    def __init__(self, text: str, directory: Path) -> None:
+        super().__init__(text)
+        self.directory = directory

@@ -16,7 +16,7 @@ from lockgate_common.json_input import parse_json
 from lockgate_common.security import Credentials, TlsFiles, default_secret_file
 from lockgate_common.trusted_files import UntrustedFile, read_trusted
 
-from lockgate.errors import SettingsError
+from lockgate.errors import ClusterFileError, SettingsError
 
 if TYPE_CHECKING:
     from lockgate.settings import Settings
@@ -126,16 +126,17 @@ def _read_directory(directory: Path, is_secret_named: bool) -> tuple[ClusterTarg
         tls = dict(content.get("tls") or {})
         zookeeper_tls = TlsFiles(**files) if (files := content.get("zookeeper_tls")) else None
     except FileNotFoundError:
-        raise SettingsError(
+        raise ClusterFileError(
             f"no cluster is running in {directory}: it has no {CLUSTER_FILE}; start one with "
-            f"`lockgate cluster --dir {directory}`"
+            f"`lockgate cluster --dir {directory}`",
+            directory,
         ) from None
     except UntrustedFile as error:
         raise SettingsError(str(error)) from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 text; is it from another version?") from error
+        raise ClusterFileError(f"{path} is not UTF-8 text; is it from another version?", directory) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(f"cannot read {path}: {error!r}; is it from another version?") from error
+        raise ClusterFileError(f"cannot read {path}: {error!r}; is it from another version?", directory) from error
     found: _Found = {"tls": tls} if tls else {}
     if secret and not is_secret_named:
         found["security"] = {"secret_file": _known_secret(secret, path)}

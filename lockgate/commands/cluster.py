@@ -77,6 +77,10 @@ def cluster(
     from lockgate.commands.processes import start_logging
     from lockgate.settings import load_settings
 
+    if zookeeper and (zookeepers or zookeeper_ports):
+        raise click.UsageError(
+            "--zookeepers and --zookeeper-port are for the cluster's own ZooKeeper: omit them, or --zookeeper"
+        )
     settings = load_settings(config)
     start_logging(default_level="WARNING")
     return run_cluster(

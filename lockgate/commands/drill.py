@@ -14,10 +14,8 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 
 
 @click.command()
-@click.option(
-    "--kill", type=click.Choice(_TARGETS), default="leader", show_default=True, help="What to kill with SIGKILL."
-)
-@click.option("--times", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="How many kills.")
+@click.option("--kill", type=click.Choice(_TARGETS), help="What to kill with SIGKILL.  [default: leader]")
+@click.option("--times", type=click.IntRange(1), metavar="N", help="How many kills.  [default: 3]")
 @click.option(
     "--chaos",
     is_flag=True,
@@ -83,8 +81,8 @@ _TARGETS = ("leader", "standby", "taskmanager", "zookeeper")
 @tls_config_option
 @with_spark("local[SLOTS]")
 def drill(
-    kill: str,
-    times: int,
+    kill: str | None,
+    times: int | None,
     chaos: bool,
     minutes: float | None,
     every_s: float,
@@ -124,11 +122,11 @@ def drill(
 
     from lockgate.pipeline.job import FAILOVERS, PARTS
 
-    _check(minutes=minutes, chaos=chaos, config=config, cluster=cluster)
+    _check(chaos, minutes, counted=bool(kill or times), config=config, cluster=cluster)
     given = {"slots": slots, "zookeepers": zookeepers, "storage": storage}
     return run_drill(
-        kill=Target(kill),
-        times=times,
+        kill=Target(kill or "leader"),
+        times=times or 3,
         minutes=(minutes or 5.0) if chaos else 0.0,
         every_s=every_s,
         seed=seed,
@@ -152,7 +150,10 @@ def _own(given: Mapping[str, Any], spark: Mapping[str, Any], cluster: str | None
     return found | ({} if cluster else tls_options(config))
 
 
-def _check(*, minutes: float | None, chaos: bool, config: str | None, cluster: str | None) -> None:
+def _check(chaos: bool, minutes: float | None, *, counted: bool, config: str | None, cluster: str | None) -> None:
+    """counted: one target, or a number of kills, is given."""
+    if chaos and counted:
+        raise click.UsageError("--chaos attacks everything for some --minutes: omit --kill and --times, or --chaos")
     if minutes and not chaos:
         raise click.UsageError("--minutes is for --chaos; a drill with one target ends after --times kills")
     if config and cluster:

@@ -10,6 +10,7 @@ import click
 from lockgate_common.security import Credentials, SecurityError, TlsFiles
 from lockgate_common.tls import client_context
 
+from lockgate.commands.options import SecondsRange
 from lockgate.errors import UserError
 
 _SETTINGS_VARIABLES = ("LOCKGATE_CONFIG", "LOCKGATE_ZOOKEEPER_TLS")
@@ -26,7 +27,7 @@ _REASONS = {
 @click.option("--zookeeper", "is_zookeeper", is_flag=True, help="HOST:PORT is a ZooKeeper server.")
 @click.option("--leader", "is_leader", is_flag=True, help="Check whether this coordinator is the leader.")
 @click.option("--alive", "is_alive", is_flag=True, help="Check only whether it is running.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=3.0, show_default=True, metavar="SECONDS")
+@click.option("--timeout", "timeout_s", type=SecondsRange(), default=3.0, show_default=True, metavar="SECONDS")
 @click.option("--config", metavar="FILE", help="Settings file, for TLS.  [default: ./lockgate.toml]")
 def health(
     address: str, is_zookeeper: bool, is_leader: bool, is_alive: bool, timeout_s: float, config: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ import click
 from lockgate.commands.log_lines import OfJob, Parser, Record
 from lockgate.commands.options import asking, find, optional_job_argument, target_options
 from lockgate.commands.working import working
-from lockgate.errors import UserError
+from lockgate.errors import ClusterFileError
 
 _FOLLOW_S = 0.3
 
@@ -108,11 +107,10 @@ def _folder(target: dict[str, str | None]) -> Path | None:
 
     try:
         found = find(target)
-    except UserError:
-        named = Path(target["cluster"] or os.environ.get("LOCKGATE_CLUSTER") or DEFAULT_DIRECTORY) / "logs"
-        if not named.is_dir():
+    except ClusterFileError as error:  # of a cluster that has ended, or whose files are broken
+        if not (error.directory / "logs").is_dir():
             raise
-        return named
+        return error.directory / "logs"
     if found.directory is not None:
         return found.directory / "logs"
     ended = Path(DEFAULT_DIRECTORY) / "logs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,21 @@ _TARGET = (
 )
 _TARGET_NAMES = ("cluster", "zookeeper", "secret_file", "config", "cluster_name")
 _COMPLETION_PATIENCE_MS = 1_000
+LONGEST_S = 86_400  # a day
+
+
+class SecondsRange(click.FloatRange):
+    """Seconds, from `least` to `most`, both included; click's own range lets NaN pass."""
+
+    def __init__(self, least: float = 0.1, most: float = LONGEST_S) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
 
 
 def target_options(function: F) -> F:

@@ -6,13 +6,13 @@ import json
 
 import click
 
-from lockgate.commands.options import asking, connect, job_argument, json_option, target_options
+from lockgate.commands.options import SecondsRange, asking, connect, job_argument, json_option, target_options
 from lockgate.commands.working import working
 
 _timeout_option = click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.1),
+    type=SecondsRange(),
     metavar="SECONDS",
     help="Seconds for the snapshot.",
 )
@@ -95,8 +95,9 @@ def dispose(key: str, number: int, **target: str | None) -> None:
 @click.option("--wait", is_flag=True, help="Return when the job has ended.")
 @json_option
 @target_options
-def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bool, **target: str | None) -> None:
-    """End a job with a savepoint and print its pointer.
+def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bool, **target: str | None) -> int:
+    """End a job with a savepoint and print its pointer, with --wait before the wait. Exits with 1 when the job has
+    failed instead.
 
     Output up to the savepoint is committed, and nothing after it. A new job that starts from it continues without a
     gap.
@@ -107,13 +108,20 @@ def stop(key: str, drain: bool, timeout_s: float | None, wait: bool, as_json: bo
       lockgate submit wordcount.py --from "$(lockgate stop wordcount-1f2e3d4c --wait)"
     """
     from lockgate import json_shapes
-    from lockgate.commands.progress import Silent, follow
+    from lockgate.commands.progress import Silent, exit_code, follow
 
     with asking(target, f"stopping job {key} with a savepoint") as client:
         taken = client.stop(key, drain=drain, timeout_ms=int((timeout_s or 0) * 1000))
-        if wait:
-            follow(client, key, Silent())
+    # before the wait, whatever ends that; nothing follows on standard output, since scripts take its last line
     click.echo(json.dumps(json_shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
+    if not wait:
+        return 0
+    try:
+        with asking(target, f"waiting for the end of job {key}") as client:
+            return exit_code(follow(client, key, Silent()))
+    except KeyboardInterrupt:
+        click.echo(f"the savepoint is taken, and the job ends by itself; `lockgate job {key}` shows it", err=True)
+        raise
 
 
 @click.command()
@@ -138,7 +146,10 @@ def rescale(key: str, vertices: tuple[str, ...], timeout_s: float | None, as_jso
     from lockgate.client.rescale import by_vertex
     from lockgate.client.rescale import rescale as rescale_job
 
-    wanted = dict(_vertex(vertex) for vertex in vertices)
+    wanted: dict[str, int] = {}
+    for name, number in map(_vertex, vertices):
+        if wanted.setdefault(name, number) != number:
+            raise click.UsageError(f"{name}={wanted[name]} and {name}={number} contradict each other")
     with connect(target) as client:
         for name, vertex in by_vertex(client.job(key), wanted).items():
             if name != vertex:

@@ -73,6 +73,8 @@ def submit(
 
     if as_json and dry_run:
         raise click.UsageError("--dry-run prints JSON already; leave out --json")
+    if dry_run and (wait or restore_from):
+        raise click.UsageError("--dry-run starts no job; leave out --wait and --from")
     start = Start(restore_from or "", allow_unmatched_state, trust_snapshot)
     steering = Steering(None if dry_run else find(target), key, start)
     steering.busy = working

@@ -14,7 +14,7 @@ from lockgate_common.amounts import size_text
 from lockgate_common.stop_signals import stop_signals
 from lockgate_proto.messages import ClusterStatus, JobState, JobStatus
 
-from lockgate.commands.options import find, target_options
+from lockgate.commands.options import SecondsRange, find, target_options
 from lockgate.commands.rates import Rates
 from lockgate.commands.status import jobs_line, storage_line, task_manager_table, zookeeper_line
 
@@ -28,7 +28,7 @@ _PATIENCE_MS = 2_000  # the view says so when no leader answers for this long
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(0.2, 60),
+    type=SecondsRange(0.2, 60),
     default=1.0,
     metavar="SECONDS",
     show_default=True,

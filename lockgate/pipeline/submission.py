@@ -100,8 +100,10 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
     """Submits a graph with the settings of `lockgate submit`; prints it on a dry run."""
     if steering.key is not None and steering.submitted:
         raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
+    chosen, begin = job_key(steering.key or key), _steered(steering.start, start)
+    if not begin.pointer and (steering.start.allow_unmatched_state or steering.start.trust_snapshot):
+        raise PipelineError("--allow-unmatched-state and --trust-snapshot need a snapshot: name it with --from", "")
     steering.submitted += 1
-    chosen = job_key(steering.key or key)
     if steering.preview is not None:
         steering.preview(chosen, graph)
         return DryRun(chosen)
@@ -112,7 +114,7 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
         return DryRun(chosen)
     client = Client.connect(steering.target)
     with steering.busy(f"job {chosen} starts"):
-        handle, answer = send(client, chosen, graph, _steered(steering.start, start), steering.say)
+        handle, answer = send(client, chosen, graph, begin, steering.say)
     steering.handles.append(handle)
     steering.answers.append(answer)
     return handle

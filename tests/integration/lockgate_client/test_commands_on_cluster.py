@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
 from lockgate_proto import messages as m
 
 from lockgate.cli import cli, run
+from lockgate.client import Client, JobWatch
 from tests.integration.lockgate_client.fake_cluster import PATIENCE_MS, Cluster, status
 
 pytestmark = pytest.mark.integration
@@ -381,6 +383,41 @@ def test_stop_prints_the_pointer_of_the_savepoint(cluster: Cluster, capsys: pyte
     assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
     assert run(["stop", "k", "--drain", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == 10
+
+
+@pytest.mark.parametrize(("state", "code"), [(m.JobState.FINISHED, 0), (m.JobState.FAILED, 1)])
+def test_stop_prints_the_pointer_before_it_waits(
+    state: m.JobState, code: int, cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[str] = []
+
+    def watch(client: Client, key: str, **options: Any) -> JobWatch:
+        printed.append(capsys.readouterr().out)
+        return watch_job(client, key, **options)
+
+    watch_job = Client.watch
+    monkeypatch.setattr(Client, "watch", watch)
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    cluster.coordinators[0].first_updates = [status("k", state), None]
+    assert run(["stop", "k", "--wait"]) == code
+    assert printed == ["file:///s/chk-9/_metadata\n"]
+    after = capsys.readouterr()
+    assert after.out == "", "the pointer is the last line"
+    assert ("job k failed" in after.err) == (code == 1)
+
+
+def test_stop_that_is_interrupted_as_it_waits_has_printed_the_pointer(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "watch", interrupted)
+    cluster.jobs["k"] = (m.JobGraph(), status("k"))
+    assert run(["stop", "k", "--wait"]) == 130
+    printed = capsys.readouterr()
+    assert printed.out == "file:///s/chk-9/_metadata\n"
+    assert "the savepoint is taken" in printed.err
 
 
 def test_rescale_returns_when_the_job_runs_at_it(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

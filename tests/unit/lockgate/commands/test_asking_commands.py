@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -51,6 +52,7 @@ def test_a_command_that_waits_says_for_what(arguments: list[str], monkeypatch: p
         yield
         shown.clear()
 
+    cli.cli.get_command(click.Context(cli.cli), arguments[0])  # imported now, its module keeps the real ones
     monkeypatch.setattr(options, "connect", connected)
     monkeypatch.setattr(options, "working", working)
     monkeypatch.setattr(logs, "_folder", lambda _target: None)

@@ -75,11 +75,37 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["taskmanager", "--slots", "0"], "--slots cannot be 0: too small; use 1 or more"),
         (["submit", "nofile.py"], "cannot read nofile.py"),
         (["submit", "nofile.json", "--dry-run"], "cannot read nofile.json"),
+        (["submit", "p.py", "--dry-run", "--wait"], "--dry-run starts no job; leave out --wait and --from"),
+        (["submit", "p.py", "--dry-run", "--from", "/s"], "--dry-run starts no job; leave out --wait and --from"),
+        (["submit", "p.py", "--trust-snapshot"], "need a snapshot: name it with --from"),
+        (["submit", "p.py", "--allow-unmatched-state"], "need a snapshot: name it with --from"),
+        (["rescale", "k", "counts=2", "counts=3"], "counts=2 and counts=3 contradict each other"),
+        (["cluster", "--zookeeper", "h:1", "--zookeepers", "3"], "are for the cluster's own ZooKeeper"),
+        (["cluster", "--zookeeper", "h:1", "--zookeeper-port", "9"], "are for the cluster's own ZooKeeper"),
+        (["drill", "--chaos", "--kill", "leader"], "omit --kill and --times, or --chaos"),
+        (["drill", "--chaos", "--times", "3"], "omit --kill and --times, or --chaos"),
+        (["drill", "--cluster", "h:1", "--storage", "/s"], "--slots, --storage, "),
+        *(
+            ([*command, number], words)
+            for number in ("inf", "nan", "-inf", "1e300")
+            for command, words in (
+                (["savepoint", "k", "--timeout"], "'--timeout'"),
+                (["stop", "k", "--timeout"], "'--timeout'"),
+                (["rescale", "k", "counts=2", "--timeout"], "'--timeout'"),
+                (["health", "h:1", "--timeout"], "'--timeout'"),
+                (["top", "--every"], "'--every'"),
+                (["drill", "--every"], "--every"),
+                (["drill", "--chaos", "--minutes"], "--minutes"),
+            )
+        ),
     ],
 )
 def test_a_users_error_is_one_line_and_exit_2(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in ("cluster.foreground", "drill.run"):
+        monkeypatch.setattr(f"lockgate_devtools.{module}.LocalCluster", lambda *_, **__: pytest.fail("it was started"))
+    Path("p.py").write_text("from lockgate import Job\njob = Job('p')\njob.generate(1).print()\njob.submit()\n")
     assert run(arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
@@ -217,6 +243,36 @@ def test_a_reader_that_disconnects_causes_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_without_standard_error_exits_as_with_it(closed: str, tmp_path: Path) -> None:
+    (tmp_path / ".lockgate").mkdir()
+    (tmp_path / ".lockgate" / "cluster.json").write_text("{}")
+    waits = (  # in `working`, which looks at standard error
+        "from lockgate import cli; from lockgate.commands import working, options;"
+        "from contextlib import nullcontext; options.connect = nullcontext; cli.main(['jobs'])"
+    )
+    for script, code in (("from lockgate import cli; cli.main(['jobs'])", 2), (waits, 1)):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, script],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, "")
+    faults = (tmp_path / "XDG_STATE_HOME" / "lockgate" / "faults.log").read_text()
+    assert "isatty" not in faults
+
+
+def test_what_is_closed_gets_the_numbers_that_it_should_have() -> None:
+    script = (
+        "import os, socket, sys; from lockgate import cli; cli._open_streams();"
+        "os._exit([sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno()] != [0, 1, 2]"
+        " or not all(map(os.get_inheritable, (0, 1, 2))) or socket.socket().fileno() < 3)"
+    )
+    command = ["/bin/sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, script]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_dry_run_prints_a_graph_that_can_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,23 @@ def test_the_command_shows_a_jobs_lines_of_a_cluster_that_has_ended(
     assert "has no lines of job nothing" in capsys.readouterr().out
 
 
+def test_only_a_broken_cluster_file_leads_to_the_logs_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = _folder(tmp_path).parent / "cluster.json"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCKGATE_CLUSTER", raising=False)
+    for content in (b"{", b"\xff", b"[]"):
+        file.write_bytes(content)
+        assert run(["logs", "a-1"]) == 0
+        assert "job a-1" in capsys.readouterr().out.replace("'", "")
+    (tmp_path / "lockgate.toml").write_text("[nothing]\n")
+    for arguments in (["--config", "typo.toml"], [], ["--cluster", "nowhere"], ["--cluster", "h:99999"]):
+        assert run(["logs", *arguments]) == 2
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err.count("error: ")) == ("", 1)
+
+
 def test_later_lines_are_read_from_where_the_log_ended(tmp_path: Path) -> None:
     path = _folder(tmp_path) / "coordinator-0.log"
     log = Log(path, "a-1")
