@@ -62,7 +62,7 @@ def clashes(wanted: Iterable[Destination], others: Mapping[str, Iterable[Destina
 def sqlite_path(url: str) -> str:
     """The file in the SQLAlchemy URL of an SQLite database; "" if it is in memory or not SQLite."""
     scheme, _, rest = url.partition("://")
-    path = rest.partition("?")[0].removeprefix("/")
+    path = unquote(rest.partition("?")[0].removeprefix("/"))  # as SQLAlchemy reads it
     return "" if scheme.partition("+")[0].lower() != _SQLITE or path == ":memory:" else path
 
 
@@ -111,7 +111,7 @@ def _database(url: str) -> str:
     name, colon, port = host.rpartition(":")
     if not (colon and port.isdecimal()):
         name, port = host, str(_PORTS.get(backend, 0))
-    return f"{backend}://{name or 'localhost'}:{port}/{database}"
+    return f"{backend}://{name or 'localhost'}:{port}/{unquote(database)}"
 
 
 def _local(path: str) -> str:

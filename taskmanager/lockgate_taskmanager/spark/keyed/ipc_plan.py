@@ -37,7 +37,8 @@ class IpcPlan:
         front of messages.
         """
         self._given, self._made, self._where = given, made, where
-        function = shipped.shipped(cloudpickle.dumps(ipc_batches.sealing(call, given, made)))
+        sealing = ipc_batches.sealing(call, given, made)
+        function = shipped.shipped(cloudpickle.dumps(sealing))  # type: ignore[no-untyped-call]
 
         def build(frame: DataFrame) -> DataFrame:
             with explained(where, frame.columns):

@@ -19,6 +19,7 @@ from lockgate_proto.messages import (
     SqlSink,
     Vertex,
 )
+from sqlalchemy import make_url
 
 
 def writing(kind: Any) -> JobGraph:
@@ -46,6 +47,11 @@ def test_the_file_of_an_sqlite_database() -> None:
         "postgresql://db",
     )
     assert [*map(sqlite_path, urls)] == ["/data/x.db", "x.db", "", "", ""]
+
+
+@pytest.mark.parametrize("url", ["sqlite:////data/%2E%2E/x%20y.db", "sqlite:///%3Amemory%3A", "sqlite:////a+b%3Fc?d=1"])
+def test_the_file_is_the_one_that_sqlalchemy_opens(url: str) -> None:
+    assert sqlite_path(url) == (make_url(url).database or "").replace(":memory:", "")
 
 
 @pytest.mark.parametrize(
