@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 
-from lockgate_proto.messages import Barrier
+from lockgate_proto.messages import Barrier, FailurePlace
 
 from lockgate_taskmanager.exchange.gate import InputGate
 from lockgate_taskmanager.runtime.in_flight import InFlight, in_flight_of
@@ -83,9 +83,13 @@ class SubtaskSnapshots:
         self._uploads.start(checkpoint_id, channels)
 
     def require_accepted(self) -> None:
-        """Raises StateRefused when state could not be stored for a reason that no restart removes."""
+        """Raises UserError or DataError when state or output could not be stored for a reason that lasts."""
         if self._uploads.refused is not None:
             raise self._uploads.refused
+
+    def place(self, error: BaseException, program: SubtaskProgram | None) -> FailurePlace | None:
+        """Where the program was; None for an error of `require_accepted`: it has gone on to other records."""
+        return program.place() if program is not None and error is not self._uploads.refused else None
 
     def acknowledged(self, done: do.Acknowledge) -> SnapshotFigures:
         """From now on only the leader may delete the stored files. A state that has become large is logged."""

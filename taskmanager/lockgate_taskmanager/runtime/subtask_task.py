@@ -244,7 +244,7 @@ class SubtaskTask:
         if self._program is not None:
             with contextlib.suppress(Exception):  # of a program that has failed
                 self._count(is_forced=True)
-        place = place_of(error, self._program.place() if self._program else None)
+        place = place_of(error, self._snapshots.place(error, self._program))
         self._handle(on.Failed(cause_of(error), text_of(error), place))
 
     def _open(self) -> None:

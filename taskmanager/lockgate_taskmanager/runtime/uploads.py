@@ -15,7 +15,7 @@ from lockgate_taskmanager.runtime.failures import text_of
 from lockgate_taskmanager.runtime.in_flight import FrozenChannels
 from lockgate_taskmanager.state.backend import remove_checkpoint
 from lockgate_taskmanager.task.events import UploadDone, UploadFailed
-from lockgate_taskmanager.task.program import ProgramError, Snapshot, StateRefused
+from lockgate_taskmanager.task.program import DataError, ProgramError, Snapshot, UserError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class SnapshotUploads:
         self._discard = discard
         self._on_refused = on_refused
         self._trouble = RecurringLog()  # a storage that fails does so at each checkpoint
-        self.refused: StateRefused | None = None  # why the attempt has to end
+        self.refused: UserError | DataError | None = None  # why the attempt has to end
         self._acknowledged: set[int] = set()
         self._frozen: dict[int, Snapshot] = {}
         self._running: dict[int, tuple[futures.Future[None], Snapshot]] = {}
@@ -109,7 +109,7 @@ class SnapshotUploads:
             if channels is not None:
                 state = replace(state, channels=channels.persist())
             faults.point("after-upload")
-        except StateRefused as error:  # declining it would only have the leader restart the attempt, again and again
+        except (UserError, DataError) as error:  # lasting: each later checkpoint would be declined, too
             self.refused = error
             self._on_refused()
         except (ProgramError, OSError) as error:

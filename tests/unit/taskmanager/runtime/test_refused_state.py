@@ -13,6 +13,7 @@ from lockgate_proto.messages import (
     AttemptId,
     DeclineCheckpoint,
     FailureCause,
+    FailurePlace,
     JobGraph,
     SubtaskId,
     SubtaskPhase,
@@ -67,8 +68,8 @@ class Waiting:
         self.is_idle.clear()
         return Snapshot(self.is_idle)
 
-    def place(self) -> None:
-        return None
+    def place(self) -> FailurePlace:
+        return FailurePlace("op")
 
     def wakes_at(self) -> int | None:
         return None
@@ -105,4 +106,6 @@ def test_it_fails_with_the_sentence_and_declines_nothing(is_early: bool) -> None
     (failure,) = [body for body in reports if isinstance(body, SubtaskReport) and body.cause]
     assert failure.cause is FailureCause.USER_ERROR
     assert "its state cannot be pickled" in failure.error
+    assert failure.place is not None
+    assert failure.place.operator_id == ("op" if is_early else ""), "it is at other records meanwhile"
     assert not any(isinstance(body, DeclineCheckpoint) for body in reports)

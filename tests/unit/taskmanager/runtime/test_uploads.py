@@ -10,7 +10,15 @@ import pytest
 from lockgate_proto.messages import SubtaskState
 from lockgate_taskmanager.runtime.uploads import SnapshotUploads
 from lockgate_taskmanager.state.backend import remove_checkpoint
-from lockgate_taskmanager.task.program import StateRefused
+from lockgate_taskmanager.task.events import UploadFailed
+from lockgate_taskmanager.task.program import (
+    DataError,
+    SnapshotTooLarge,
+    StateRefused,
+    StorageUnavailable,
+    Unavailable,
+    UserError,
+)
 
 
 class _Slow:
@@ -117,21 +125,46 @@ def test_an_upload_that_is_acknowledged_just_when_it_is_given_up_stays() -> None
     assert discarded == []
 
 
-class _Refused(_Slow):
-    """A snapshot of a state that cannot be stored."""
+class _Failing:
+    """A snapshot that cannot be stored."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
 
     def persist(self) -> SubtaskState:
-        raise StateRefused("it cannot be pickled")
+        raise self._error
+
+    def release(self) -> None: ...
 
 
-def test_a_state_that_cannot_be_stored_is_not_declined_but_ends_the_attempt(tmp_path: Path) -> None:
+def stored(error: Exception) -> tuple[SnapshotUploads, list[object]]:
+    """What became of a snapshot that cannot be stored: the uploads, and what they reported."""
     reported: list[object] = []
     with futures.ThreadPoolExecutor(1) as pool:
         uploads = SnapshotUploads(pool, reported.append)
-        uploads.keep(1, _Refused(tmp_path, 1))
+        uploads.keep(1, _Failing(error))
         uploads.start(1)
+    return uploads, reported
+
+
+@pytest.mark.parametrize(
+    "error", [StateRefused("it cannot be pickled"), UserError("no topic t"), DataError("a record is too large")]
+)
+def test_what_can_never_be_stored_is_not_declined_but_ends_the_attempt(error: Exception) -> None:
+    uploads, reported = stored(error)
     assert reported == []
-    assert str(uploads.refused) == "it cannot be pickled"
+    assert uploads.refused is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("brokers are down"), StorageUnavailable("no answer"), SnapshotTooLarge("too large"), OSError("full")],
+)
+def test_what_cannot_be_stored_for_now_is_declined(error: Exception) -> None:
+    uploads, reported = stored(error)
+    (failed,) = reported
+    assert failed == UploadFailed(1, f"the snapshot could not be stored: {error}", isinstance(error, OSError))
+    assert uploads.refused is None
 
 
 class _Broken:
