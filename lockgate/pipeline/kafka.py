@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lockgate_proto.messages import KafkaSink, KafkaSource, KafkaStart, KafkaWriteMode
+from lockgate_proto.operators import COMMITS_TOPIC
 
 from lockgate.pipeline import checks
 from lockgate.pipeline.errors import PipelineError
@@ -41,7 +42,7 @@ def sink(servers: Any, topic: Any, key: Any, value: Any, mode: Any, commits_topi
         key="" if key is None else checks.text("write_kafka", "key=", key, "city"),
         value=checks.text("write_kafka", "value=", value, "value"),
         mode=checks.one_of("write_kafka()", "mode", mode, _MODES),
-        commits_topic=checks.text("write_kafka", "commits_topic=", commits_topic, "lockgate-commits"),
+        commits_topic=checks.text("write_kafka", "commits_topic=", commits_topic, COMMITS_TOPIC),
         options=_options("write_kafka", options),
     )
 

@@ -23,6 +23,7 @@ from lockgate_proto.messages import (
     TriggeredWindow,
     Window,
 )
+from lockgate_proto.operators import COMMITS_TOPIC
 
 from lockgate.connectors import CustomSink
 from lockgate.pipeline import checks, kafka
@@ -111,7 +112,7 @@ class Writable(Tunable):
         key: str | None = None,
         value: str = "value",
         mode: Literal["exactly_once", "at_least_once"] = "exactly_once",
-        commits_topic: str = "lockgate-commits",
+        commits_topic: str = COMMITS_TOPIC,
         options: Mapping[str, Any] | None = None,
     ) -> Sink:
         """Writes rows as records of a Kafka topic that exists, in one Kafka transaction for each checkpoint.

@@ -12,6 +12,9 @@ from enum import Enum
 
 from lockgate_proto import messages as m
 
+COMMITS_TOPIC = "lockgate-commits"
+"""The topic that a KafkaSink without a `commits_topic` records its commits in."""
+
 
 class Role(Enum):
     """What an operator does with records. Sources and keyed operators come first in their vertex, sinks last."""

@@ -38,6 +38,7 @@ from lockgate_proto.messages import (
     StragglerReplacement,
     Vertex,
 )
+from lockgate_proto.operators import COMMITS_TOPIC
 
 Strategy = ExponentialRestart | FixedDelayRestart | FailureRateRestart | NoRestart
 
@@ -47,7 +48,6 @@ DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_RETAINED = 1
 DEFAULT_POLL_INTERVAL_MS = 1_000
 DEFAULT_KAFKA_POLL_INTERVAL_MS = 30_000
-DEFAULT_COMMITS_TOPIC = "lockgate-commits"
 DEFAULT_CONSOLE_ROWS = 20
 DEFAULT_MEMORY_STATE_BYTES = 16 * 1024 * 1024
 DEFAULT_ROCKSDB_BYTES = 128 * 1024 * 1024
@@ -113,7 +113,7 @@ def _operator(operator: Operator, parallelism: int) -> Operator:
             kind = replace(kind, starting=kind.starting or KafkaStart.KAFKA_EARLIEST, poll_interval_ms=interval_ms)
         case KafkaSink():
             mode = kind.mode or KafkaWriteMode.KAFKA_EXACTLY_ONCE
-            kind = replace(kind, mode=mode, commits_topic=kind.commits_topic or DEFAULT_COMMITS_TOPIC)
+            kind = replace(kind, mode=mode, commits_topic=kind.commits_topic or COMMITS_TOPIC)
         case _:
             pass  # has no defaults
     return replace(operator, name=operator.name or operator.id, kind=kind)

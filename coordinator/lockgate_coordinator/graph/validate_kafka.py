@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from lockgate_proto.messages import KafkaSink, KafkaSource
+from lockgate_proto.operators import COMMITS_TOPIC
 
 _SERVER = re.compile(r"[^,\s:@/]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -44,7 +45,7 @@ def sink_problems(sink: KafkaSink) -> Iterator[str]:
         yield "writes to Kafka but names no topic."
     for topic in filter(None, (sink.topic, sink.commits_topic)):
         yield from _topic_problems(topic, "writes to")
-    if sink.topic and sink.topic == sink.commits_topic:
+    if sink.topic == (sink.commits_topic or COMMITS_TOPIC):
         yield f"records its commits in the topic that it writes to ('{sink.topic}'): they need a separate topic."
     if not sink.value:
         yield "writes to Kafka but names no column for the records' values."

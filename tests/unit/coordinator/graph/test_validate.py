@@ -312,6 +312,7 @@ COUNT_N = Aggregate("n", AggregateFunction.COUNT)
         (KafkaSink("h:9", value="v"), "writes to Kafka but names no topic"),
         (KafkaSink("h:9", "t", value="v", commits_topic="a/b"), "writes to the topic 'a/b', but a topic's name has"),
         (KafkaSink("h:9", "t", value="v", commits_topic="t"), "they need a separate topic"),
+        (KafkaSink("h:9", "lockgate-commits", value="v"), "they need a separate topic"),
         (KafkaSink("h:9", "t"), "names no column for the records' values"),
         (KafkaSink("h:9", "t", value="v", options={"transactional.id": "x"}), "it is made from the job's run"),
         (DeltaSink(), "writes to a Delta table but has no uri"),
