@@ -240,10 +240,20 @@ class ChainLayout:
         first = next(iter(self.stages), None)
         return first.malformed if isinstance(first, SparkStage) else 0
 
+    @property
+    def sinks(self) -> tuple[SinkStage, ...]:
+        """The stages that are sinks, in order."""
+        return tuple(stage for stage in self.stages if isinstance(stage, SinkStage))
+
+    def cancel_sinks(self) -> None:
+        """From any thread, see `Sink.cancel`."""
+        for stage in self.sinks:
+            stage.sink.cancel()
+
     def sink_stage(self, operator_id: str) -> SinkStage:
         """The stage of a sink operator. Raises UserError when there is none."""
-        for stage in self.stages:
-            if isinstance(stage, SinkStage) and stage.operator.id == operator_id:
+        for stage in self.sinks:
+            if stage.operator.id == operator_id:
                 return stage
         raise UserError(f"the restored state has a sink '{operator_id}', which the job does not have")
 

@@ -296,7 +296,7 @@ class ChainProgram:
         keyed: tuple[FrozenStore, ...] = (self._state.snapshot(order),) if self._state is not None else ()
         if self._join is not None:
             keyed = self._join.snapshot(order)
-        stages = [stage for stage in layout.stages if isinstance(stage, SinkStage) and stage.sink.is_transactional]
+        stages = [stage for stage in layout.sinks if stage.sink.is_transactional]
         sinks = tuple((stage.operator.id, stage.sink.seal(checkpoint_id)) for stage in stages)
         self._jobs.describe(description(subtask, checkpoint_id))
         return ChainSnapshot(
@@ -308,10 +308,9 @@ class ChainProgram:
         if self._ahead is not None:
             self._ahead.completed(checkpoint_id)
         with self._interruptible():
-            for stage in self._layout.stages:
-                if isinstance(stage, SinkStage):
-                    self._at, self._ranges = stage.operator.id, ()
-                    has_output = stage.sink.commit(checkpoint_id) or has_output
+            for stage in self._layout.sinks:
+                self._at, self._ranges = stage.operator.id, ()
+                has_output = stage.sink.commit(checkpoint_id) or has_output
         return has_output
 
     def counters(self) -> tuple[OperatorCounters, ...]:
@@ -320,6 +319,7 @@ class ChainProgram:
     def cancel(self) -> None:
         """May be called again while a job that was just starting still runs."""
         self._call.cancel()
+        self._layout.cancel_sinks()
 
     def close(self) -> None:
         """Closes everything, also after something could not be closed. Raises the first error at the end."""

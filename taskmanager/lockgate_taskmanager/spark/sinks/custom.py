@@ -52,7 +52,7 @@ class CustomWriter(Sink):
         """Afterwards aborts transactions that earlier attempts have staged and no snapshot will ever commit."""
         super().restore(transactions)
         where = self.context.where
-        with TURNS.take(self.context), self._lock:
+        with TURNS.take(self.context, self.require_live), self._lock:
             self._connect()
             with blamed(where, "staged"):
                 names = list(self._connector.staged())
@@ -96,7 +96,7 @@ class CustomWriter(Sink):
         self._show(named)
 
     def _show(self, transaction: Transaction) -> None:
-        with TURNS.take(self.context), self._lock:
+        with TURNS.take(self.context, self.require_live), self._lock:
             self._connect()
             with blamed(self.context.where, "commit"):
                 self._connector.commit(transaction)

@@ -93,7 +93,7 @@ class ForeachBatchSink(Sink):
 
     def _call(self, table: pa.Table, checkpoint_id: int) -> None:
         where = self.context.where
-        with TURNS.take(self.context), explained(where, on_records=True):
+        with TURNS.take(self.context, self.require_live), explained(where, on_records=True):
             frame = self._to_frame(table)
             try:
                 with may_be_ended():

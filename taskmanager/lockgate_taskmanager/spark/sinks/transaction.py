@@ -7,6 +7,7 @@ A transaction whose checkpoint was aborted stays pending and is part of the next
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from lockgate_proto.messages import SinkTransaction
 
 from lockgate_taskmanager.spark.limits import UNLIMITED, Limits
 from lockgate_taskmanager.state.backend import SnapshotWriter, load
-from lockgate_taskmanager.task.program import StateUnreadable
+from lockgate_taskmanager.task.program import Canceled, StateUnreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,12 @@ class Pending(Protocol):
 
 
 class Sink(ABC):
-    """A sink of one subtask. Called from the subtask's thread."""
+    """A sink of one subtask. Every method except `cancel` is called from the subtask's thread."""
 
     def __init__(self, context: SinkContext) -> None:
         self.context = context
         self._pending: list[Pending] = []
+        self._canceled = threading.Event()
 
     @property
     def is_transactional(self) -> bool:
@@ -131,6 +133,15 @@ class Sink(ABC):
             self._pending.pop(0)
             has_output = True
         return has_output
+
+    def cancel(self) -> None:
+        """From any thread: calls that wait for another system raise Canceled soon. Returns at once; idempotent."""
+        self._canceled.set()
+
+    def require_live(self) -> None:
+        """Raises Canceled once `cancel` was called. From any thread."""
+        if self._canceled.is_set():
+            raise Canceled(f"{self.context.where} was cancelled")
 
     def close(self) -> None:  # noqa: B027  most sinks hold nothing
         """Releases connections and files; staged output stays."""

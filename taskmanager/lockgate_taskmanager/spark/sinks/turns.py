@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -50,9 +50,12 @@ class Turns:
         self._operators: dict[tuple[str, str, str], _Operator] = {}
 
     @contextmanager
-    def take(self, context: SinkContext) -> Iterator[None]:
-        """The block calls the author's code. Raises Canceled for an attempt that was replaced, Unavailable."""
-        operator, call = self._begin(context)
+    def take(self, context: SinkContext, require_live: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """The block calls the author's code. Raises Canceled for an attempt that was replaced, Unavailable.
+
+        require_live: called while it waits; what it raises ends the wait.
+        """
+        operator, call = self._begin(context, require_live)
         try:
             yield
         finally:
@@ -60,7 +63,7 @@ class Turns:
                 operator.running.remove(call)
                 self._changed.notify_all()
 
-    def _begin(self, context: SinkContext) -> tuple[_Operator, _Call]:
+    def _begin(self, context: SinkContext, require_live: Callable[[], None]) -> tuple[_Operator, _Call]:
         started = time.monotonic()
         is_logged = False
         with self._changed:
@@ -84,6 +87,7 @@ class Turns:
                 if now - started >= _SAY_AFTER_S and not is_logged:
                     is_logged = True
                     log.warning("%s", text)
+                require_live()
                 self._changed.wait(1.0)
 
     def _operator(self, context: SinkContext) -> _Operator:

@@ -99,6 +99,14 @@ def test_a_batch_that_is_cancelled_in_one_stage_does_not_reach_the_next() -> Non
     assert chain.calls == ["first"]
 
 
+def test_a_cancel_reaches_sinks_that_wait_for_another_system() -> None:
+    chain = Chain()
+    chain.program.cancel()
+    for sink in chain.sinks:
+        with pytest.raises(Canceled, match=f"operator '{sink.context.operator_id}' was cancelled"):
+            sink.require_live()
+
+
 def test_a_sink_that_cannot_be_closed_keeps_nothing_else_open() -> None:
     chain = Chain()
 

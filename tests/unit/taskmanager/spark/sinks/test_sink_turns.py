@@ -68,6 +68,18 @@ def test_a_call_that_does_not_end_fails_the_next_attempt_with_a_reason() -> None
         pass
 
 
+def test_a_cancel_ends_the_wait() -> None:
+    turns = Turns()
+    older = Held(turns, at(1))
+
+    def canceled() -> None:
+        raise Canceled("the sink was cancelled")
+
+    with pytest.raises(Canceled, match="the sink was cancelled"), turns.take(at(2), canceled):
+        raise AssertionError("two calls at a time")
+    older.end()
+
+
 def test_an_older_attempt_never_calls_after_a_newer_one() -> None:
     turns = Turns()
     with turns.take(at(2)):
