@@ -22,6 +22,7 @@ from lockgate_taskmanager.task.program import DataError, ProgramError, Unavailab
 
 LOG = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 10.0
+_MOST_RECORD_BYTES, _TRANSACTION_TIMEOUT_MS = "1000000", "60000"  # librdkafka's defaults
 _FILE = re.compile(r"location|path|file|keytab")
 _NEVER_SHOWN = ("ssl.ca.location", "https.ca.location")  # certificates of authorities
 _LASTING = (  # names of KafkaError's codes
@@ -72,6 +73,16 @@ class Kafka:
     def errors(self) -> Any:
         """KafkaError, whose attributes are the codes."""
         return self._package.KafkaError
+
+    @property
+    def most_record_bytes(self) -> int:
+        """What librdkafka lets a record have, with its own overhead. Of options that a client was made with."""
+        return int(self._options.get("message.max.bytes", _MOST_RECORD_BYTES), 0)
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """After which Kafka aborts a transaction of these options. Of options that a client was made with."""
+        return int(self._options.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS), 0) / 1000
 
     def consumer(self, **settings: Any) -> Any:
         """A consumer that commits nothing, reads committed records only and never resets its offset.
@@ -160,6 +171,11 @@ class Kafka:
         if error.code() in self._too_large:
             return DataError(sentence)
         return UserError(sentence) if error.code() in self._lasting else Unavailable(sentence)
+
+    def has_timed_out(self, error: Exception) -> bool:
+        """Whether the same call goes on where it was."""
+        found = error.args[0] if isinstance(error, self._package.KafkaException) else None
+        return found is not None and found.code() == self.errors._TIMED_OUT and found.retriable()
 
     def judge(self, error: Any) -> None:
         """Raises the error of a consumer, unless librdkafka recovers from it automatically."""

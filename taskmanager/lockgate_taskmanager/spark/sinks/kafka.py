@@ -9,7 +9,8 @@ it is initialized, no other process can be in the middle of the same commit, and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +21,14 @@ from lockgate_proto.messages import SinkTransaction
 from lockgate_taskmanager.spark import faults
 from lockgate_taskmanager.spark.kafka_client import Kafka
 from lockgate_taskmanager.spark.sinks.kafka_ledger import KafkaLedger, LedgerPlace
-from lockgate_taskmanager.spark.sinks.kafka_rows import produce, records, require_topic
+from lockgate_taskmanager.spark.sinks.kafka_rows import produce, records, require_sizes, require_topic
 from lockgate_taskmanager.spark.sinks.transaction import Owner, Pending, RowsPending, Sink, SinkContext, restored_rows
 from lockgate_taskmanager.state.backend import SnapshotWriter
 from lockgate_taskmanager.task.program import StateUnreadable, UserError
 
 _COMMIT_TIMEOUT_S = 60.0
 _ABORT_TIMEOUT_S = 2.0
+_LOOK_S = 0.5  # how often a wait looks for a cancel
 
 
 class KafkaSink(Sink):
@@ -37,7 +39,9 @@ class KafkaSink(Sink):
         super().__init__(context)
         self._options = options
         self._kafka = Kafka(options.servers, options.options, context.where, context.limits)
-        self._ledger = KafkaLedger(self._kafka, options.commits_topic, context.operator_id, context.where)
+        self._ledger = KafkaLedger(
+            self._kafka, options.commits_topic, context.operator_id, context.where, self.require_live
+        )
         self._place: LedgerPlace | None = None
         self._open: list[pa.Table] = []
         self._producers: dict[Owner, Any] = {}
@@ -50,8 +54,11 @@ class KafkaSink(Sink):
         self._connect()
 
     def write(self, table: pa.Table) -> None:
+        """Also refuses a record that is too large: at the commit, its checkpoint would be complete already."""
         if table.num_rows:
-            self._open.append(records(table, self._options, self.context.where))
+            rows = records(table, self._options, self.context.where)
+            require_sizes(rows, self._kafka.most_record_bytes, self.context.where)
+            self._open.append(rows)
 
     def close(self) -> None:
         self._producers.clear()
@@ -142,19 +149,34 @@ class KafkaSink(Sink):
             name = f"lockgate/{owner.job_key}/{owner.run_id}/{self.context.operator_id}/{owner.subtask}"
             producer = self._kafka.producer(**{"transactional.id": name})
             with self._kafka.explained("did not accept the sink's producer"):
-                producer.init_transactions(_COMMIT_TIMEOUT_S)
+                self._patiently(producer.init_transactions)
             self._producers[owner] = producer
         return self._producers[owner]
 
     def _write(self, producer: Any, rows: pa.Table, owner: Owner, checkpoint_id: int) -> None:
         with self._kafka.explained(f"did not accept the rows of checkpoint {checkpoint_id}"):
             producer.begin_transaction()
-            produce(producer, self._options.topic, rows)
+            produce(producer, self._options.topic, rows, self.require_live)
             self._note(producer, owner, checkpoint_id)
             # the commit would flush, too; a process can die here with all records in Kafka
-            producer.flush(_COMMIT_TIMEOUT_S)
+            deadline = time.monotonic() + _COMMIT_TIMEOUT_S
+            while producer.flush(_LOOK_S) and time.monotonic() < deadline:
+                self.require_live()
             faults.point("inside-commit")
-            producer.commit_transaction(_COMMIT_TIMEOUT_S)
+            self._patiently(producer.commit_transaction)
+
+    def _patiently(self, call: Callable[[float], object]) -> None:
+        """Calls it with short timeouts; librdkafka goes on where it was. Raises KafkaException, Canceled."""
+        deadline = time.monotonic() + _COMMIT_TIMEOUT_S
+        while True:
+            self.require_live()
+            try:
+                call(_LOOK_S)
+            except Exception as error:
+                if not self._kafka.has_timed_out(error) or time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def _note(self, producer: Any, owner: Owner, checkpoint_id: int) -> None:
         """Writes the ledger record. Records of later checkpoints will follow it."""

@@ -9,17 +9,25 @@ the topic as it was before the rows were staged, and so reads little, however ol
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from lockgate_common.recurring_log import RecurringLog
+from lockgate_proto.operators import COMMITS_TOPIC
 
 from lockgate_taskmanager.spark.kafka_client import ASK_TIMEOUT_S, Kafka
 from lockgate_taskmanager.spark.sinks.transaction import Owner
 from lockgate_taskmanager.task.program import Unavailable, UserError
 
-DEFAULT_TOPIC = "lockgate-commits"
-_OPEN_TIMEOUT_S = 75.0  # Kafka aborts a dead producer's transaction after 60 s by default
+log = logging.getLogger(__name__)
+
+_LONGEST_TRANSACTION_S = 900.0  # what brokers allow unless they are set up otherwise (transaction.max.timeout.ms)
+_GRACE_S = 15.0  # they look for transactions that are over every 10 s
+_SAY_AFTER_S = 5.0
 _LOOK_S = 0.02
 _FETCH_WAIT_MS = 10  # after that time a broker reports that there is nothing more
 _CHUNK = 1_000
@@ -50,11 +58,21 @@ class LedgerPlace:
 class KafkaLedger:
     """The commits of each owner, in a topic."""
 
-    def __init__(self, kafka: Kafka, topic: str, operator_id: str, where: str) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        operator_id: str,
+        where: str,
+        may_wait: Callable[[], None] = lambda: None,
+    ) -> None:
+        """may_wait: called while `committed` waits; what it raises ends the wait."""
         self._kafka = kafka
+        self._may_wait = may_wait
+        self._trouble = RecurringLog()
         self._operator_id = operator_id
         self._where = where
-        self.topic = topic or DEFAULT_TOPIC
+        self.topic = topic or COMMITS_TOPIC
 
     def key(self, owner: Owner) -> bytes:
         """The key of the records of one subtask of one run."""
@@ -79,20 +97,24 @@ class KafkaLedger:
     def committed(self, owner: Owner, since: int, enough: int, *, waits: bool = True) -> int:
         """The highest checkpoint whose rows are committed, 0 for none; any value of `enough` or more is sufficient.
 
-        since: offset to start from; waits: for the end of other open transactions in the topic. Raises UserError,
-        Unavailable.
+        since: offset to start from; waits: for the end of other open transactions in the topic, as long as Kafka may
+        keep one of a dead producer. Raises UserError, Unavailable.
         """
         until = self.end().offset
         if since > until:
             raise self._incomplete()
         consumer = self._kafka.consumer(**{"isolation.level": "read_committed", "fetch.wait.max.ms": _FETCH_WAIT_MS})
         key, highest, reached = self.key(owner), 0, since
-        deadline = time.monotonic() + _OPEN_TIMEOUT_S
+        started, patience_s = time.monotonic(), self._patience_s()
         try:
             consumer.assign([self._kafka.partition(self.topic, 0, since)])
             while reached < until and highest < enough:
-                if time.monotonic() > deadline:
-                    raise self._held_back(until)
+                self._may_wait()
+                waited_s = time.monotonic() - started
+                if waited_s > patience_s:
+                    raise Unavailable(self._held_back(until, waited_s))
+                if waited_s > _SAY_AFTER_S:
+                    self._trouble.warning(log, self.topic, "%s", self._held_back(until, waited_s))
                 with self._kafka.explained(f"could not read the commits from the topic {self.topic}"):
                     found = consumer.consume(_CHUNK, _LOOK_S)
                 notes = [message for message in found if message.error() is None]
@@ -120,10 +142,14 @@ class KafkaLedger:
             " output is in Kafka; the topic must be kept, with cleanup.policy=compact, as long as snapshots are"
         )
 
-    def _held_back(self, until: int) -> Unavailable:
-        return Unavailable(
-            f"{self._where}: the topic {self.topic} cannot be read up to offset {until}: another producer's transaction"
-            " has been open in it for too long"
+    def _patience_s(self) -> float:
+        return max(_LONGEST_TRANSACTION_S, self._kafka.transaction_timeout_s) + _GRACE_S
+
+    def _held_back(self, until: int, waited_s: float) -> str:
+        return (
+            f"{self._where}: the topic {self.topic} cannot be read up to offset {until} since {waited_s:.0f} s: another"
+            f" producer's transaction is open in it, possibly a dead one's; Kafka ends it after its"
+            " transaction.timeout.ms"
         )
 
     def _make(self, consumer: Any) -> None:

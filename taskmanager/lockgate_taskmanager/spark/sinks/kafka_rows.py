@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from lockgate_proto.messages import KafkaSink as KafkaOptions
 
 from lockgate_taskmanager.spark.kafka_client import Kafka
-from lockgate_taskmanager.task.program import UserError
+from lockgate_taskmanager.task.program import DataError, UserError
 
 _FULL_WAIT_S = 0.1
+_OVERHEAD_BYTES = 36  # what librdkafka adds for lengths, offset and time when it judges a record's size
 
 
 def records(table: pa.Table, options: KafkaOptions, where: str) -> pa.Table:
@@ -19,16 +22,34 @@ def records(table: pa.Table, options: KafkaOptions, where: str) -> pa.Table:
     return pa.table({name: _bytes(table, column, name, where) for name, column in chosen.items()})
 
 
-def produce(producer: Any, topic: str, rows: pa.Table) -> None:
-    """Sends records in order; waits while the producer's queue is full. Raises KafkaException."""
+def require_sizes(rows: pa.Table, most_bytes: int, where: str) -> None:
+    """Raises DataError for a record that librdkafka does not take. most_bytes: its `message.max.bytes`."""
+    if not rows.num_rows:
+        return
+    sizes = [pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()) for column in rows.columns]
+    longest = pc.max(sizes[0] if len(sizes) == 1 else pc.add(*sizes)).as_py() + _OVERHEAD_BYTES
+    if longest > most_bytes:
+        raise DataError(
+            f"a record has {longest:,} bytes, and the option message.max.bytes allows {most_bytes:,}: filter such rows"
+            " out, or raise it here and in the topic (max.message.bytes)",
+            where=where,
+        )
+
+
+def produce(producer: Any, topic: str, rows: pa.Table, may_wait: Callable[[], None], **settings: Any) -> None:
+    """Sends records in order; waits while the producer's queue is full. Raises KafkaException.
+
+    may_wait: called before each wait; what it raises ends the call. settings: of every record, for `Producer.produce`.
+    """
     values = rows.column("value").to_pylist()
     keys = rows.column("key").to_pylist() if "key" in rows.column_names else [None] * len(values)
     for key, value in zip(keys, values, strict=True):
         while True:
             try:
-                producer.produce(topic, value=value, key=key)
+                producer.produce(topic, value=value, key=key, **settings)
                 break
             except BufferError:
+                may_wait()
                 producer.poll(_FULL_WAIT_S)
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from lockgate_proto.messages import KafkaSink as KafkaOptions
 from lockgate_proto.messages import KafkaWriteMode, SinkTransaction
 from lockgate_taskmanager.spark.kafka_client import Kafka
-from lockgate_taskmanager.spark.sinks import kafka_direct
+from lockgate_taskmanager.spark.sinks import kafka_direct, kafka_ledger
 from lockgate_taskmanager.spark.sinks.kafka import KafkaSink
 from lockgate_taskmanager.spark.sinks.kafka_direct import DirectKafkaSink
 from lockgate_taskmanager.spark.sinks.kafka_ledger import KafkaLedger, LedgerPlace
+from lockgate_taskmanager.spark.sinks.kafka_rows import require_sizes
 from lockgate_taskmanager.spark.sinks.transaction import Owner, Sink, SinkContext
 from lockgate_taskmanager.state.backend import FileBackend
-from lockgate_taskmanager.task.program import DataError, StateUnreadable, Unavailable, UserError
+from lockgate_taskmanager.task.program import Canceled, DataError, StateUnreadable, Unavailable, UserError
 
 from tests.kafka_broker import KafkaBroker
 
@@ -209,12 +212,119 @@ def test_a_missing_topic_is_the_authors_error(place: Place) -> None:
 
 
 def test_a_record_that_is_too_large_is_the_authors_and_leaves_nothing(place: Place) -> None:
-    sink = place.attempt(options={"message.max.bytes": "2000"})
+    sink = place.attempt()
     sink.write(rows("x" * 3_000))
-    place.persist(sink, 1)
+    stored = place.persist(sink, 1)
     with pytest.raises(DataError, match=r"did not accept the rows of checkpoint 1: .*[Mm]essage size too large"):
-        sink.commit(1)
+        place.attempt(options={"message.max.bytes": "2000"}).restore(stored)
     assert place.visible() == []
+
+
+def test_a_record_that_is_too_large_is_refused_before_a_checkpoint_contains_it(place: Place) -> None:
+    sink = place.attempt(options={"message.max.bytes": "2000"})
+    with pytest.raises(DataError, match=r"^operator 'op': a record has 3,037 bytes, and the option message.max.bytes"):
+        sink.write(rows("a", None, "x" * 3_000))
+    sink.write(rows("x" * 1_963, None))  # with its key and the overhead it is as large as it may be
+    place.persist(sink, 1)
+    sink.commit(1)
+    assert place.visible() == [None, b"x" * 1_963]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_records_size_is_what_librdkafka_counts(key: str | None) -> None:
+    producer = Kafka(gone(), {"message.max.bytes": "2000"}, WHERE).producer()
+    longest = max(size for size in range(1_900, 2_001) if takes(producer, key, size))
+    assert longest < 2_000
+    record = {"value": [b"x" * longest], **({"key": [key.encode()]} if key else {})}
+    require_sizes(pa.table(record), 2_000, WHERE)
+    with pytest.raises(DataError):
+        require_sizes(pa.table(record), 1_999, WHERE)
+    producer.purge()
+
+
+def takes(producer: Producer, key: str | None, size: int) -> bool:
+    try:
+        producer.produce("t", value=b"x" * size, key=key)
+    except KafkaException:
+        return False
+    return True
+
+
+def gone() -> str:
+    """An address where no broker is."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_the_ledger_waits_as_long_as_kafka_may_keep_the_transaction_of_a_dead_producer(place: Place) -> None:
+    options = {"transaction.timeout.ms": "1200000"}
+    ledger = KafkaLedger(Kafka(place.broker.servers, options, WHERE), place.commits, "op", WHERE)
+    assert ledger._patience_s() == 1_215
+    assert place.ledger()._patience_s() == 915, "brokers allow 15 minutes, whatever this job has chosen"
+
+
+def test_the_ledger_says_what_it_waits_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kafka_ledger, "_SAY_AFTER_S", 0.0)
+    dead = place.broker.producer("another")
+    dead.begin_transaction()
+    dead.produce(place.commits, key=b"other", value=b"1", partition=0)
+    assert dead.flush(10) == 0
+    waits: list[int] = []
+
+    def may_wait() -> None:
+        waits.append(1)
+        if len(waits) == 100:
+            dead.commit_transaction(10)
+
+    waiting = KafkaLedger(Kafka(place.broker.servers, {}, WHERE), place.commits, "op", WHERE, may_wait)
+    assert waiting.committed(OWNER, 0, 1) == 0
+    assert len(waits) >= 100
+    (said,) = caplog.messages
+    assert "another producer's transaction is open in it" in said
+    assert f"the topic {place.commits} cannot be read up to offset 1 since 0 s" in said
+
+
+def test_a_transaction_that_stays_open_fails_the_attempt_in_the_end(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = place.broker.producer("another")
+    dead.begin_transaction()
+    dead.produce(place.commits, key=b"other", value=b"1", partition=0)
+    assert dead.flush(10) == 0
+    monkeypatch.setattr(KafkaLedger, "_patience_s", lambda _: 0.0)
+    with pytest.raises(Unavailable, match="another producer's transaction is open in it"):
+        place.ledger().committed(OWNER, 0, 1)
+    dead.abort_transaction(10)
+
+
+def test_a_cancel_ends_the_wait_for_a_broker_that_is_away(place: Place) -> None:
+    sink = place.attempt()
+    sink.write(rows("a"))
+    place.persist(sink, 1)
+    sink._kafka = Kafka(gone(), {}, WHERE)
+    failures, thread = in_background(lambda: sink.commit(1))
+    sink.cancel()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [type(failure) for failure in failures] == [Canceled]
+    assert place.visible() == []
+
+
+def in_background(call: Callable[[], object]) -> tuple[list[BaseException], threading.Thread]:
+    """What it raises, and its thread."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return failures, thread
 
 
 def test_at_least_once_shows_records_at_once_and_a_snapshot_waits_for_them(place: Place) -> None:
@@ -235,9 +345,7 @@ def test_at_least_once_no_snapshot_covers_records_that_kafka_has_not_accepted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_direct, "require_topic", lambda *_: None)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        gone = f"127.0.0.1:{server.getsockname()[1]}"
-    sink = place.direct(gone, message_timeout_ms="200")
+    sink = place.direct(gone(), message_timeout_ms="200")
     sink.prepare(SCHEMA)
     sink.write(rows("a"))
     for checkpoint_id in (1, 2):
@@ -245,6 +353,86 @@ def test_at_least_once_no_snapshot_covers_records_that_kafka_has_not_accepted(
             place.persist(sink, checkpoint_id)
     with pytest.raises(Unavailable):
         sink.write(rows("b"))
+
+
+def without_broker() -> DirectKafkaSink:
+    options = KafkaOptions("h:9", "t", "k", "value", KafkaWriteMode.KAFKA_AT_LEAST_ONCE)
+    return DirectKafkaSink(SinkContext("job", "run", 1, "v", 0, "op", WHERE), options)
+
+
+class SlowKafka:
+    """A producer whose queue is never empty: for each record that Kafka accepts, the job has written another."""
+
+    def __init__(self, write_more: Callable[[], object]) -> None:
+        self.queue: list[tuple[bytes, Callable[[object, object], None]]] = []
+        self.accepted: list[bytes] = []
+        self._write_more = write_more
+
+    def produce(self, _topic: str, value: bytes, key: bytes, on_delivery: Callable[[object, object], None]) -> None:
+        assert key == b"k"
+        self.queue.append((value, on_delivery))
+
+    def poll(self, timeout_s: float) -> None: ...
+
+    def flush(self, timeout_s: float) -> int:
+        assert timeout_s < 1
+        value, acknowledge = self.queue.pop(0)
+        self.accepted.append(value)
+        acknowledge(None, None)
+        self._write_more()
+        return len(self.queue)
+
+
+def test_at_least_once_a_snapshot_does_not_wait_for_records_behind_its_barrier(tmp_path: Path) -> None:
+    sink, writer = without_broker(), FileBackend(str(tmp_path), "a").writer(1)
+    producer = sink._producer = SlowKafka(lambda: sink.write(rows("later")))
+    for checkpoint_id, before in ((1, ["a", "b"]), (2, ["c"])):
+        sink.write(rows(*before))
+        waiting = len(producer.queue)
+        for sealed in sink.seal(checkpoint_id):
+            sealed.persist(writer)
+        assert len(producer.queue) == waiting
+    assert producer.accepted == [b"a", b"b", b"later", b"later", b"c"]
+
+
+def test_at_least_once_a_snapshot_waits_as_long_as_kafka_accepts_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(kafka_direct, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    sink, writer = without_broker(), FileBackend(str(tmp_path), "a").writer(1)
+
+    def pass_time() -> None:
+        now[0] += kafka_direct._STALL_S - 1
+
+    sink._producer = SlowKafka(pass_time)
+    sink.write(rows(*"abcde"))
+    (slow,) = sink.seal(1)
+    slow.persist(writer)
+    sink.write(rows("f"))
+    monkeypatch.setattr(sink._producer, "flush", lambda _: pass_time())
+    with pytest.raises(Unavailable, match="operator 'op': Kafka did not accept 1 record in time"):
+        sink.seal(2)[1].persist(writer)
+
+
+def test_at_least_once_a_cancel_ends_a_write_and_a_flush_and_nothing_is_sent_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_direct, "require_topic", lambda *_: None)
+    sink = place.direct(gone(), queue_buffering_max_messages="2")
+    sink.prepare(SCHEMA)
+    producer = sink._producer
+    sink.write(rows("a"))
+    sealed = sink.seal(1)
+    calls = [in_background(lambda: sink.write(rows(*"bcde"))), in_background(lambda: sealed[0].persist(None))]
+    sink.cancel()
+    for failures, thread in calls:
+        thread.join(60)
+        assert not thread.is_alive()
+        assert [type(failure) for failure in failures] == [Canceled]
+    sink.close()
+    producer.flush(0)
+    assert len(producer) == 0
 
 
 def test_at_least_once_cannot_take_over_uncommitted_output(place: Place) -> None:
