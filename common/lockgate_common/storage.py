@@ -23,8 +23,13 @@ from lockgate_common.fault_points import is_full, write_delay_s
 from lockgate_common.masking import bare, masked
 from lockgate_common.uris import scheme_of
 
-# errors that only the author or operator can fix; any other OSError of a storage may be transient
-WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+_WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+_REFUSED = re.compile(  # in the words of pyarrow and of delta-rs, which raise a plain OSError for it
+    r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH)\b"
+    r"|AWS Error UNKNOWN \(HTTP status 40[13]\)"
+    r"|lacked (the necessary privileges|valid authentication credentials)|status code 40[13]\b"
+    r"|<Code>(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch)</Code>"
+)
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -119,6 +124,16 @@ def naming(location: Location) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, location.path) from error
 
 
+def is_refused(error: Exception) -> bool:
+    """Whether a storage refuses access: wrong credentials, or a missing permission."""
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and bool(_REFUSED.search(str(error))))
+
+
+def is_lasting(error: Exception) -> bool:
+    """Whether only the author or operator can fix it; any other OSError of a storage may be transient."""
+    return isinstance(error, _WRONG_PATH) or is_refused(error)
+
+
 def write_durably(location: Location, data: bytes | pa.Buffer) -> None:
     """Writes a whole file: temporary name, fsync, rename. Never leaves half a file under the final name."""
     write_pieces_durably(location, (data,))
@@ -161,9 +176,14 @@ def _publish(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
     target = path if whole_on_close else f"{path}.{uuid.uuid4().hex}.tmp"
     if not whole_on_close:
         fs.create_dir(path.rpartition("/")[0], recursive=True)
-    with fs.open_output_stream(target) as stream:
-        for part in parts:
-            stream.write(part)
+    try:
+        with fs.open_output_stream(target) as stream:
+            for part in parts:
+                stream.write(part)
+    except BaseException:  # an object store has got what was written so far, under the final name
+        with contextlib.suppress(OSError):
+            fs.delete_file(target)
+        raise
     if not whole_on_close:
         fs.move(target, path)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from lockgate_common.storage import Location, locate, write_durably
+from lockgate_common.storage import Location, is_lasting, is_refused, locate, write_durably, write_pieces_durably
 from lockgate_coordinator.runtime.metadata_files import metadata_uri, storage_uri
 
 S3 = "s3://bucket/base?endpoint_override=localhost:9&scheme=http&region=R"
@@ -103,3 +104,41 @@ def test_files_of_a_file_system_without_whole_writes_appear_by_a_move(tmp_path: 
     assert seen
     assert seen[0] != str(tmp_path / "deep" / "x")
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "s3"])
+def test_a_file_that_cannot_be_written_to_its_end_is_not_there_in_part(scheme: str, tmp_path: Path) -> None:
+    local = pafs.LocalFileSystem()
+
+    class Remote:
+        type_name = scheme
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(local, name)
+
+    def parts() -> Iterator[bytes]:
+        yield b"the beginning"
+        raise OSError("the rest cannot be read")
+
+    with pytest.raises(OSError, match="the rest cannot be read"):
+        write_pieces_durably(Location(f"{scheme}://h/x", Remote(), str(tmp_path / "x")), parts())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "lasting"),
+    [
+        (PermissionError("permission denied"), True, True),
+        (OSError("When testing for existence of bucket 'b': AWS Error ACCESS_DENIED during HeadBucket"), True, True),
+        (OSError("AWS Error INVALID_ACCESS_KEY_ID during ListObjectsV2 operation: no such key"), True, True),
+        (OSError("AWS Error SIGNATURE_DOES_NOT_MATCH during PutObject operation"), True, True),
+        (OSError("Kernel error -> The operation lacked the necessary privileges to complete for path a"), True, True),
+        (OSError("Server returned non-2xx status code 401 Unauthorized"), True, True),
+        (FileNotFoundError("no such bucket"), False, True),
+        (OSError("When reading 'ACCESS_DENIED.csv': AWS Error SLOW_DOWN during GetObject operation"), False, False),
+        (OSError("AWS Error NETWORK_CONNECTION during PutObject operation: 403 bytes were sent"), False, False),
+        (ValueError("AWS Error ACCESS_DENIED"), False, False),
+    ],
+)
+def test_what_only_an_operator_can_fix_is_no_outage(error: Exception, refused: bool, lasting: bool) -> None:
+    assert (is_refused(error), is_lasting(error)) == (refused, lasting)

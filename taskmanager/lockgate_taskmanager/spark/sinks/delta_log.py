@@ -255,8 +255,8 @@ class DeltaLog:
     def _failed(self, problem: str, error: Exception) -> ProgramError:
         """The exception to raise for an exception of delta-rs. problem: the predicate after the table's name."""
         errors = self._package.exceptions
-        lasting = (errors.DeltaProtocolError, errors.SchemaMismatchError, errors.TableNotFoundError, PermissionError)
-        kind = UserError if isinstance(error, lasting) else Unavailable
+        lasting = (errors.DeltaProtocolError, errors.SchemaMismatchError, errors.TableNotFoundError)
+        kind = UserError if isinstance(error, lasting) or filesystem.is_refused(error) else Unavailable
         return kind(f"{self._where}: the Delta table {self.folder.uri} {problem}: {self._plain(error)}")
 
     def _plain(self, error: Exception) -> str:

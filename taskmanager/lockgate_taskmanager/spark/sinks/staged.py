@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.fs as pafs
 from lockgate_common import storage as filesystem
-from lockgate_common.storage import WRONG_PATH, Location, file_name
+from lockgate_common.storage import Location, file_name
 from lockgate_proto.messages import SinkTransaction
 
 from lockgate_taskmanager.spark.sinks.transaction import Pending, Sink, SinkContext
 from lockgate_taskmanager.state.backend import SnapshotWriter
-from lockgate_taskmanager.task.program import StateUnreadable, UserError
+from lockgate_taskmanager.task.program import ProgramError, StateUnreadable, Unavailable, UserError
 
 _SPILL_BYTES = 64 << 20
 _STAGED = re.compile(r"a(\d+)-(.+)-(\d+)-(\d+)\.\w+$")
@@ -51,16 +51,17 @@ class StagedSink(Sink):
         self._open_bytes = 0
         self._spilled: list[str] = []
         self._next = 0
+        self._has_staged = False
         self._lock = threading.Lock()
 
     def prepare(self, schema: pa.Schema) -> None:  # noqa: ARG002
-        """Makes the folder."""
+        """Makes the folder. Raises UserError, Unavailable."""
         try:
             filesystem.prepare_folder(self._folder)
             if self._folder.is_local and not os.access(self._folder.path, os.W_OK):
                 raise PermissionError("permission denied")
-        except WRONG_PATH as error:
-            raise UserError(f"{self.context.where}: cannot write to {self._folder.path}: {error}") from error
+        except OSError as error:
+            raise self._unwritable(error, UserError if filesystem.is_lasting(error) else Unavailable) from error
 
     def write(self, table: pa.Table) -> None:
         if not table.num_rows:
@@ -73,11 +74,17 @@ class StagedSink(Sink):
 
     def restore(self, transactions: Sequence[SinkTransaction]) -> None:
         """Also removes files that earlier attempts staged and no snapshot refers to."""
-        super().restore(transactions)
+        try:
+            super().restore(transactions)
+        except OSError as error:
+            raise self._unwritable(error, UserError if filesystem.is_refused(error) else Unavailable) from error
         self._sweep()
 
     def stage(self, tables: Sequence[pa.Table]) -> str:
-        """Writes a file under a hidden name, not yet durable; returns its name relative to the sink's path."""
+        """Writes a file under a hidden name, not yet durable; returns its name relative to the sink's path.
+
+        What a failure has left of it is removed. Raises OSError, UserError.
+        """
         with self._lock:
             number, self._next = self._next, self._next + 1
         context = self.context
@@ -85,16 +92,31 @@ class StagedSink(Sink):
         relative = f"_staging/{file_name(context.run_id)}/{name}"
         staged = self._folder.child(relative)
         self._check(staged.parent())
+        try:
+            self._write_staged(staged, pa.concat_tables(tables).combine_chunks())
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                filesystem.remove(staged)
+            # credentials that have worked may work again, when the service that issues them is back
+            if isinstance(error, OSError) and filesystem.is_refused(error) and not self._has_staged:
+                raise self._unwritable(error, UserError) from error
+            raise
+        self._has_staged = True
+        return relative
+
+    def _write_staged(self, staged: Location, table: pa.Table) -> None:
         for last_try in (False, True):
             staged.fs.create_dir(staged.parent().path, recursive=True)
             try:
                 with filesystem.naming(staged), staged.fs.open_output_stream(staged.path) as stream:
-                    self._kind.write(pa.concat_tables(tables).combine_chunks(), stream)
+                    self._kind.write(table, stream)
                 break
             except FileNotFoundError:  # another subtask has just removed the empty folder
                 if last_try:
                     raise
-        return relative
+
+    def _unwritable(self, error: OSError, kind: type[ProgramError]) -> ProgramError:
+        return kind(f"{self.context.where}: cannot write to {self.folder}: {error}")
 
     @property
     def folder(self) -> str:

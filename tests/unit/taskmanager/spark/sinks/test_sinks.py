@@ -94,7 +94,8 @@ def test_much_output_between_barriers_is_spilled(tmp_path: Path, monkeypatch: py
 def test_a_full_disk_is_reported_with_the_staged_file_that_did_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(_: pa.Table, stream: pa.NativeFile) -> None:
+        stream.write(b"the part that fitted")
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
 
     sink = writer(tmp_path)
@@ -102,6 +103,7 @@ def test_a_full_disk_is_reported_with_the_staged_file_that_did_not_fit(
     sink.write(rows(("a", 1)))
     with pytest.raises(OSError, match=r"Error writing bytes to file: '.*/_staging/run/a1-op-0-0\.parquet'"):
         persisted(sink, 7)
+    assert not list(tmp_path.rglob("*.parquet")), "each checkpoint would leave such a part"
 
 
 def test_close_removes_only_unsealed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,9 +441,45 @@ def test_storage_that_fails_at_the_start_is_not_the_authors_error(tmp_path: Path
 
     sink = FileWriter(context(), FileSink(str(tmp_path), FileFormat.PARQUET))
     sink._folder = Location(sink._folder.uri, Broken(), sink._folder.path)
-    with pytest.raises(OSError, match=str(error.args[-1])) as caught:
+    with pytest.raises(Unavailable, match=f"operator 'op': cannot write to .*{error.args[-1]}") as caught:
         sink.prepare(SCHEMA)
     assert cause_of(caught.value) == FailureCause.FAULT
+
+
+REFUSED = "AWS Error ACCESS_DENIED during PutObject operation: No response body."
+
+
+def test_credentials_that_may_not_write_are_the_authors_error_unless_they_have_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(REFUSED)
+
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_kind", dataclasses.replace(sink._kind, write=refuse))
+        with pytest.raises(UserError, match=f"operator 'op': cannot write to {tmp_path.as_uri()}: {REFUSED}"):
+            persisted(sink, 1)
+    persisted(sink, 2)
+    sink.write(rows(("b", 2)))
+    monkeypatch.setattr(sink, "_kind", dataclasses.replace(sink._kind, write=refuse))
+    with pytest.raises(OSError, match=REFUSED):
+        persisted(sink, 3)
+
+
+@pytest.mark.parametrize(("text", "kind"), [(REFUSED, UserError), ("AWS Error SLOW_DOWN", Unavailable)])
+def test_a_storage_that_fails_a_restore_is_named_with_the_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: type[Exception]
+) -> None:
+    store = ObjectStore()
+    monkeypatch.setattr(filesystem, "locate", store.locate)
+    sink = writer(tmp_path)
+    sink.write(rows(("a", 1)))
+    stored = persisted(sink, 7)
+    store.trouble = OSError(text)
+    with pytest.raises(kind, match=f"operator 'op': cannot write to .*: {text}"):
+        writer(tmp_path, attempt=2).restore(stored)
 
 
 def test_text_is_no_format_to_write(tmp_path: Path) -> None:
