@@ -176,14 +176,16 @@ def _publish(location: Location, parts: Iterable[bytes | pa.Buffer]) -> None:
     target = path if whole_on_close else f"{path}.{uuid.uuid4().hex}.tmp"
     if not whole_on_close:
         fs.create_dir(path.rpartition("/")[0], recursive=True)
+    stream = fs.open_output_stream(target)
     try:
-        with fs.open_output_stream(target) as stream:
-            for part in parts:
-                stream.write(part)
-    except BaseException:  # an object store has got what was written so far, under the final name
-        with contextlib.suppress(OSError):
+        for part in parts:
+            stream.write(part)
+    except BaseException:
+        with contextlib.suppress(OSError):  # of the close: the store has what it had before
+            stream.close()  # an object store shows the part that was written, and nothing can prevent that
             fs.delete_file(target)
         raise
+    stream.close()
     if not whole_on_close:
         fs.move(target, path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow.fs as pafs
 import pytest
@@ -123,6 +124,28 @@ def test_a_file_that_cannot_be_written_to_its_end_is_not_there_in_part(scheme: s
     with pytest.raises(OSError, match="the rest cannot be read"):
         write_pieces_durably(Location(f"{scheme}://h/x", Remote(), str(tmp_path / "x")), parts())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_an_object_store_did_not_replace_stays(tmp_path: Path) -> None:
+    class Failing:
+        type_name = "s3"
+        deleted: ClassVar[list[str]] = []
+
+        def open_output_stream(self, _path: str) -> object:
+            return self
+
+        def write(self, _data: bytes) -> None:
+            raise OSError("the network is down")
+
+        def close(self) -> None:
+            raise OSError("the upload was not completed")
+
+        def delete_file(self, path: str) -> None:
+            self.deleted.append(path)
+
+    with pytest.raises(OSError, match="the network is down"):
+        write_durably(Location("s3://h/x", Failing(), str(tmp_path / "x")), b"new")
+    assert Failing.deleted == []
 
 
 @pytest.mark.parametrize(
