@@ -147,8 +147,8 @@ class KafkaLedger:
 
     def _held_back(self, until: int, waited_s: float) -> str:
         return (
-            f"{self._where}: the topic {self.topic} cannot be read up to offset {until} since {waited_s:.0f} s: another"
-            f" producer's transaction is open in it, possibly a dead one's; Kafka ends it after its"
+            f"{self._where}: the topic {self.topic} could not be read up to offset {until} for {waited_s:.0f} s:"
+            " another producer's transaction is open in it, possibly a dead one's; Kafka ends it after its"
             " transaction.timeout.ms"
         )
 
