@@ -236,9 +236,10 @@ class CheckpointCoordinator:
         if is_clients and (self._savepoints.holds(name) or self._pending.answers(name)):
             return []  # it is asked for again, and answered once
         if self.final.ends_job or (self._attempt is None and not is_clients):
-            return [AnswerSavepoint(name, error="A savepoint needs a running job; try again once it runs.")]
+            text = "A savepoint needs a running job; try again once it runs."
+            return [AnswerSavepoint(name, error=text, busy=True)]
         if full := self._savepoints.refusal(self.completed.savepoint_count if is_clients else 0):
-            return [AnswerSavepoint(name, error=full)]
+            return [AnswerSavepoint(name, error=full, busy=self._savepoints.is_full)]
         timeout_ms = event.timeout_ms or self._setting.options.timeout_ms
         self._savepoints.add(Waiting(name, now_ms + timeout_ms, event.kind, event.ends_for, event.may_overtake))
         if event.ends_for is not None:

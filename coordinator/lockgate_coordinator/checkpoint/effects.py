@@ -52,11 +52,15 @@ class DiscardPending:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSavepoint:
-    """Answer a SavepointRequested: `savepoint` (metadata empty) when it completed, else `error`, a sentence."""
+    """Answer a SavepointRequested: `savepoint` (metadata empty) when it completed, else `error`, a sentence.
+
+    busy: nothing was begun, the error is temporary, and the client may try again.
+    """
 
     request_id: str
     savepoint: CompletedCheckpoint | None = None
     error: str = ""
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

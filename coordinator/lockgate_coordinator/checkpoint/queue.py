@@ -39,9 +39,14 @@ class SavepointQueue:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many wait as may; there is room again once one of them is taken."""
+        return len(self._waiting) >= MAX_QUEUED
+
     def refusal(self, kept: int) -> str:
         """Why no more may be added, a sentence; "" when it may. kept: number of the job's savepoints."""
-        if len(self._waiting) >= MAX_QUEUED:
+        if self.is_full:
             return f"{MAX_QUEUED} savepoints of this job are waiting already; try again later."
         if kept >= MAX_SAVEPOINTS:
             return (

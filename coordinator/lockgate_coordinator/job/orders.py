@@ -131,14 +131,17 @@ class JobSnapshot:
 
 
 def refused(event: Request, error: str, known: CompletedCheckpoint | None) -> AnswerRescale | AnswerSavepoint:
-    """The answer of a job that refuses a request. known: a savepoint that was taken for this request."""
+    """The answer of a job that does not run, or not yet. known: a savepoint that was taken for this request.
+
+    The client tries again: the job runs then, or its result says how it ended.
+    """
     match event:
         case RescaleRequested(request_id):
-            return AnswerRescale(request_id, error=error)
+            return AnswerRescale(request_id, error=error, busy=True)
         case SavepointRequested(request_id) if known is not None:
             return AnswerSavepoint(request_id, known)
         case SavepointRequested(request_id) | StopRequested(request_id):
-            return AnswerSavepoint(request_id, error=error)
+            return AnswerSavepoint(request_id, error=error, busy=True)
         case _:
             assert_never(event)
 
@@ -265,7 +268,8 @@ class Orders:
             self._stoppers.append(event.request_id)
             return []
         if self._state is not OrderState.IDLE:
-            return [AnswerSavepoint(event.request_id, error=self._busy_with())]
+            # the order for another kind of stop stands, but a rescale or a withdrawal is soon over
+            return [AnswerSavepoint(event.request_id, error=self._busy_with(), busy=wanted is None)]
         self._stoppers.append(event.request_id)
         self._timeout_ms = event.timeout_ms
         self._wanted = replace(self._durable, stop=StopOrder(event.drain, now.begun_id))

@@ -34,7 +34,9 @@ class Requests:
         for answer in self._waiting.pop(effect.request_id, ()):
             if effect.savepoint is not None:
                 answer.set_result(dataclasses.replace(effect.savepoint, metadata=b""))
-            else:
+            elif effect.busy:
+                answer.set_exception(Busy(effect.error))
+            else:  # for a client this is final: a repeat would take another savepoint, or order the stop again
                 answer.set_exception(Refused(StatusCode.ABORTED, effect.error or "the savepoint failed"))
 
     def rescale(self, effect: AnswerRescale) -> None:

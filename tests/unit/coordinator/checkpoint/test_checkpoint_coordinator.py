@@ -312,7 +312,8 @@ def test_the_snapshot_of_an_order_needs_an_attempt() -> None:
     checkpoints = TestingCheckpoints()
     checkpoints.give(AttemptEnded("tm lost"))
     checkpoints.give(SavepointRequested("own", ends_for=Purpose.STOP))
-    assert "needs a running job" in checkpoints.of(AnswerSavepoint)[0].error
+    (answer,) = checkpoints.of(AnswerSavepoint)
+    assert ("needs a running job" in answer.error, answer.busy) == (True, True)
 
 
 def test_a_savepoint_being_written_when_the_attempt_ends_is_answered_with_its_outcome() -> None:
@@ -332,7 +333,8 @@ def test_the_queue_of_savepoints_is_bounded() -> None:
     for number in range(MAX_QUEUED):
         assert not checkpoints.give(SavepointRequested(str(number)))
     checkpoints.give(SavepointRequested("one more"))
-    assert [answer_savepoint.request_id for answer_savepoint in checkpoints.of(AnswerSavepoint)] == ["one more"]
+    (answer,) = checkpoints.of(AnswerSavepoint)
+    assert (answer.request_id, answer.busy) == ("one more", True)
 
 
 def test_so_many_savepoints_are_kept_and_one_that_is_disposed_of_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,7 +310,8 @@ def test_asking_to_stop_again_joins_and_stopping_otherwise_is_refused() -> None:
     begun = driver.last
     stop(driver, name="again")
     stop(driver, drain=True, name="other")
-    assert "another way" in driver.one(effects.AnswerSavepoint).error
+    answer = driver.one(effects.AnswerSavepoint)
+    assert ("another way" in answer.error, answer.busy) == (True, False)
     ask(driver)
     assert "about to end" in driver.one(effects.AnswerRescale).error
     driver.last = begun
@@ -334,7 +335,7 @@ def test_without_a_savepoint_the_stop_is_taken_back_and_the_job_runs_on() -> Non
     assert not driver.of(effects.AnswerSavepoint), "a leader that came now would still end the job"
     assert written(driver) == JobOrders()
     answer = driver.one(effects.AnswerSavepoint)
-    assert answer.request_id == "s"
+    assert (answer.request_id, answer.busy) == ("s", False)
     assert "The job runs on" in answer.error
     assert driver.state is JobState.RUNNING
 
@@ -344,7 +345,8 @@ def test_orders_wait_until_a_stop_that_failed_is_taken_back() -> None:
     failed_stop(driver)
     begun = driver.last
     stop(driver, name="again")
-    assert "withdrawn" in driver.one(effects.AnswerSavepoint).error
+    answer = driver.one(effects.AnswerSavepoint)
+    assert ("withdrawn" in answer.error, answer.busy) == (True, True)
     ask(driver)
     assert "withdrawn" in driver.one(effects.AnswerRescale).error
     driver.last = begun
@@ -544,19 +546,21 @@ def test_a_savepoint_is_given_again_also_while_the_job_ends_and_after() -> None:
         assert answer.savepoint is not None
         assert answer.savepoint.checkpoint_id == savepoint.checkpoint_id
         driver.give(events.SavepointRequested("other"))
-        assert driver.one(effects.AnswerSavepoint).error
+        assert driver.one(effects.AnswerSavepoint).busy, "the result of the job will say it"
 
 
-def test_orders_that_come_when_the_job_has_ended_are_refused() -> None:
+def test_orders_that_come_when_the_job_has_ended_are_left_to_its_result() -> None:
     driver = Driver().run()
     driver.give(events.CancelRequested())
     for name in ("tm-a", "tm-b"):
         driver.gone(name)
     driver.give(events.ResultPersisted())
     stop(driver)
-    assert "has ended" in driver.one(effects.AnswerSavepoint).error
+    stopped = driver.one(effects.AnswerSavepoint)
+    assert ("has ended" in stopped.error, stopped.busy) == (True, True)
     ask(driver)
-    assert "has ended" in driver.one(effects.AnswerRescale).error
+    rescaled = driver.one(effects.AnswerRescale)
+    assert ("has ended" in rescaled.error, rescaled.busy) == (True, True)
 
 
 def test_late_answers_to_orders_are_ignored() -> None:
