@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -178,14 +179,15 @@ class Client:
     def savepoint(self, job_key: str, timeout_ms: int = 0, *, request_id: str = "") -> CompletedCheckpoint:
         """Takes a savepoint and waits until it is complete; `pointer` is what `submit` takes as `restore_from`.
 
-        request_id: 1 to 128 of A-Z a-z 0-9 . _ - that name this savepoint for the job: repeating a request with the
-        same id, for example after an error, returns the same savepoint if it was taken. By default each call has a new
-        id.
+        timeout_ms: 0 for the job's checkpoint timeout. request_id: 1 to 128 of A-Z a-z 0-9 . _ - that name this
+        savepoint for the job: repeating a request with the same id, for example after an error, returns the same
+        savepoint if it was taken. By default each call has a new id, which ClusterUnreachable names.
         """
-        request = TriggerSavepointRequest(job_key, timeout_ms, request_id or uuid.uuid4().hex)
-        savepoint: CompletedCheckpoint | None = self._long_call(
-            "TriggerSavepoint", request, job_key, timeout_ms
-        ).savepoint
+        name = request_id or uuid.uuid4().hex
+        request = TriggerSavepointRequest(job_key, timeout_ms, name)
+        late = f"ask again with request id {name} to get the same savepoint"
+        answer = self._long_call("TriggerSavepoint", request, job_key, timeout_ms, late)
+        savepoint: CompletedCheckpoint | None = answer.savepoint
         if savepoint is None:
             raise ClientError(f"the coordinator could not take a savepoint of {job_key!r}; see its log")
         return savepoint
@@ -204,10 +206,12 @@ class Client:
         """Ends the job with a savepoint, and returns the savepoint when it is complete; watch the job for its end.
 
         drain: sources stop reading first, and all records already read are processed; otherwise the job stops where it
-        is.
+        is. timeout_ms: for the savepoint; 0 for the job's checkpoint timeout. Raises NotPossible when the savepoint
+        failed; the job runs on then. After ClusterUnreachable it may end all the same: stop it again to wait for that.
         """
         request = StopRequest(job_key, drain, timeout_ms)
-        savepoint: CompletedCheckpoint | None = self._long_call("Stop", request, job_key, timeout_ms).savepoint
+        late = "an order to stop remains in effect: stop the job again to wait for it"
+        savepoint: CompletedCheckpoint | None = self._long_call("Stop", request, job_key, timeout_ms, late).savepoint
         if savepoint is None:
             raise ClientError(f"the coordinator could not stop {job_key!r}; see its log")
         return savepoint
@@ -216,12 +220,12 @@ class Client:
         """Changes the number of subtasks of vertices: {vertex id: parallelism}. Others are unchanged.
 
         Returns when the change is durable; the job then restarts from a snapshot with the new parallelism, even after
-        failures.
+        failures. timeout_ms: for the snapshot; 0 for the job's checkpoint timeout.
         """
         wanted = tuple(VertexParallelism(name, number) for name, number in parallelism.items())
-        response: RescaleResponse = self._long_call(
-            "Rescale", RescaleRequest(job_key, wanted, timeout_ms), job_key, timeout_ms
-        )
+        request = RescaleRequest(job_key, wanted, timeout_ms)
+        late = "the job may be rescaled all the same: rescale it again to wait for it"
+        response: RescaleResponse = self._long_call("Rescale", request, job_key, timeout_ms, late)
         return response
 
     def checkpoints(self, job_key: str) -> tuple[CompletedCheckpoint, ...]:
@@ -359,10 +363,15 @@ class Client:
         if self._closed.wait(seconds):
             raise ClientError("the client is closed")
 
-    def _long_call(self, method: str, request: Any, job_key: str, timeout_ms: int) -> Any:
-        """A call that is answered when a snapshot is complete or read. timeout_ms: for the snapshot."""
-        limit_s = (timeout_ms or 60_000) / 1000 + CALL_TIMEOUT_S
-        return self._call(method, request, job_key, timeout_s=limit_s, patience_ms=int(limit_s * 1000))
+    def _long_call(self, method: str, request: Any, job_key: str, timeout_ms: int, late: str = "") -> Any:
+        """A call that is answered when a snapshot is complete or read.
+
+        timeout_ms: for that; 0 where the leader ends it after a time that only the job knows. A frozen leader is
+        noticed by its connection. late: what to do if a request that was sent is not answered.
+        """
+        limit_s = timeout_ms / 1000 + CALL_TIMEOUT_S if timeout_ms else math.inf
+        patience_ms = int(limit_s * 1000) if timeout_ms else None
+        return self._call(method, request, job_key, timeout_s=limit_s, patience_ms=patience_ms, late=late)
 
     def _call(
         self,
@@ -370,19 +379,22 @@ class Client:
         request: Any,
         job_key: str = "",
         *,
-        timeout_s: float | None = None,
+        timeout_s: float = 0.0,
         patience_ms: int | None = None,
+        late: str = "",
     ) -> Any:
-        """One call to the leader, retried until it is answered or `patience_ms` has passed. Every rpc is idempotent."""
+        """One call to the leader, retried until it is answered or `patience_ms` has passed. Every rpc is idempotent.
+
+        timeout_s: for each try, 0 for the usual one. Tries without a limit (inf) do not count towards `patience_ms`.
+        """
         deadline = Deadline(self._patience_ms if patience_ms is None else patience_ms)
-        pause_s, last = FIRST_PAUSE_S, ""
+        pause_s, last, advice = FIRST_PAUSE_S, "", f"; {late}" if late else ""
         unproven: Deadline | None = None
         while True:
-            leader = self._locate_for(deadline, last)
-            limit_s = max(0.05, deadline.remaining_s(CALL_TIMEOUT_S if timeout_s is None else timeout_s))
+            leader = self._locate_for(deadline, last, advice)
             try:
-                leader = self._identified(leader, limit_s)
-                return self._ask(leader, method, request, limit_s)
+                leader = self._identified(leader, max(0.05, deadline.remaining_s(CALL_TIMEOUT_S)))
+                return self._try(leader, method, request, deadline, timeout_s or CALL_TIMEOUT_S)
             except UnprovenPeer as error:
                 # Perhaps another process has the address now, and ZooKeeper still has a record of the one before: who
                 # leads is asked again, and has to prove that.
@@ -404,9 +416,16 @@ class Client:
             if not verdict.pause_s:
                 self.forget_leader(verdict.leader, leader.address)
             if deadline.expired:
-                raise ClusterUnreachable(f"the cluster did not answer in time: {last}")
+                raise ClusterUnreachable(f"the cluster did not answer in time: {last}{advice}")
             self.pause(deadline.remaining_s(max(pause_s, verdict.pause_s)))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _try(self, leader: LeaderRecord, method: str, request: Any, deadline: Deadline, timeout_s: float) -> Any:
+        """Raises grpc.RpcError, UnprovenPeer."""
+        if timeout_s < math.inf:
+            return self._ask(leader, method, request, max(0.05, deadline.remaining_s(timeout_s)))
+        with deadline.stopped():
+            return self._ask(leader, method, request, None)
 
     def _identified(self, leader: LeaderRecord, limit_s: float) -> LeaderRecord:
         """The leader with its instance, which a hint does not tell. Raises grpc.RpcError."""
@@ -416,7 +435,7 @@ class Client:
         found: LeaderRecord = stub(GetLeaderRequest(), timeout=min(limit_s, CALL_TIMEOUT_S))
         return self._trust(found)
 
-    def _ask(self, leader: LeaderRecord, method: str, request: Any, limit_s: float) -> Any:
+    def _ask(self, leader: LeaderRecord, method: str, request: Any, limit_s: float | None) -> Any:
         """One call to one process. It proves that it knows the secret, as this client does; neither sends it.
 
         A job may hold passwords of its own, so it goes only to a process that has proved itself before.
@@ -432,12 +451,13 @@ class Client:
             introduction.check(ended.initial_metadata())
         return answer
 
-    def _locate_for(self, deadline: Deadline, last: str) -> LeaderRecord:
+    def _locate_for(self, deadline: Deadline, last: str, advice: str) -> LeaderRecord:
+        """last: why the try before failed, "" for none; advice: for an error after that."""
         try:
             return self.locate(deadline)
         except ClusterUnreachable as error:
             if last:
-                raise ClusterUnreachable(f"{error} (last: {last})", silent=error.silent) from error
+                raise ClusterUnreachable(f"{error} (last: {last}){advice}", silent=error.silent) from error
             raise
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Deadline:
@@ -20,3 +22,13 @@ class Deadline:
         """Seconds left, but never more than `at_most_s` nor less than 0."""
         left = at_most_s if self._end is None else self._end - time.monotonic()
         return max(0.0, min(left, at_most_s))
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """What the block takes does not count."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            if self._end is not None:
+                self._end += time.monotonic() - begun

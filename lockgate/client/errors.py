@@ -65,7 +65,7 @@ class NotAuthenticated(NotAllowed):
 
 
 class NotPossible(ClientError):
-    """The state of the job or of the cluster does not allow it now."""
+    """The state of the job or of the cluster does not allow it now, or it was begun and has failed."""
 
 
 class JobFailed(ClientError):
@@ -99,9 +99,11 @@ def classify_rpc_error(error: grpc.RpcError, job_key: str, address: str, instanc
         if leader or details.startswith(_NOT_LEADER):
             return TryAgain(f"{address} is not the leader", leader)
         return NotPossible(details)
+    if code is grpc.StatusCode.ABORTED:  # what was asked for was begun, and has failed: a repeat would begin another
+        return NotPossible(details)
     if code is grpc.StatusCode.UNAUTHENTICATED and _trailing(error, INSTANCE_METADATA) not in ("", instance):
         return TryAgain(f"{address} is another process now", address)
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED):
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return TryAgain(f"{address}: {details}", leader_in(error))
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TryAgain(f"{address} does not answer")

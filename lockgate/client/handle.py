@@ -51,9 +51,9 @@ class JobHandle:
         """Asks for the job's end."""
         return self.client.cancel(self.key)
 
-    def savepoint(self, timeout_ms: int = 0) -> CompletedCheckpoint:
-        """Takes a savepoint and waits until it is complete."""
-        return self.client.savepoint(self.key, timeout_ms)
+    def savepoint(self, timeout_ms: int = 0, *, request_id: str = "") -> CompletedCheckpoint:
+        """Takes a savepoint and waits until it is complete; see `Client.savepoint`."""
+        return self.client.savepoint(self.key, timeout_ms, request_id=request_id)
 
     def savepoints(self) -> tuple[CompletedCheckpoint, ...]:
         """The savepoints that were taken and not disposed of, newest first."""

@@ -14,7 +14,7 @@ _timeout_option = click.option(
     "timeout_s",
     type=SecondsRange(),
     metavar="SECONDS",
-    help="Seconds for the snapshot.",
+    help="Seconds for the snapshot.  [default: the job's checkpoint timeout]",
 )
 
 
@@ -46,14 +46,15 @@ def savepoint() -> None:
 @savepoint.command()
 @job_argument
 @_timeout_option
+@click.option("--request-id", default="", metavar="ID", help="Names this savepoint: the same ID again takes no other.")
 @json_option
 @target_options
-def take(key: str, timeout_s: float | None, as_json: bool, **target: str | None) -> None:
+def take(key: str, timeout_s: float | None, request_id: str, as_json: bool, **target: str | None) -> None:
     """Take a savepoint and print its pointer. `lockgate savepoint KEY` does the same."""
     from lockgate import json_shapes
 
     with asking(target, f"taking a savepoint of job {key}") as client:
-        taken = client.savepoint(key, int((timeout_s or 0) * 1000))
+        taken = client.savepoint(key, int((timeout_s or 0) * 1000), request_id=request_id)
     click.echo(json.dumps(json_shapes.checkpoint_json(taken), indent=2) if as_json else taken.pointer)
 
 

@@ -369,6 +369,9 @@ def test_savepoints_are_taken_listed_and_disposed_of(cluster: Cluster, capsys: p
     cluster.jobs["k"] = (m.JobGraph(), status("k"))
     assert run(["savepoint", "take", "k"]) == 0
     assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
+    assert run(["savepoint", "k", "--request-id", "before-upgrade"]) == 0
+    assert capsys.readouterr().out == "file:///s/chk-9/_metadata\n"
+    assert cluster.savepoints[1] == "before-upgrade"
     assert run(["savepoint", "list", "k", "--json"]) == 0
     assert [load["id"] for load in json.loads(capsys.readouterr().out)] == [5]
     assert run(["savepoint", "dispose", "k", "5"]) == 0
