@@ -221,6 +221,7 @@ class QueryOutcome(IntEnum):
     NOT_ANSWERABLE = 2
     CHECKPOINT_GONE = 3
     UNREADABLE_STATE = 4
+    TRY_AGAIN = 5
 
 
 class JobState(IntEnum):

@@ -53,6 +53,8 @@ class CheckpointReads:
             if answer.outcome is m.QueryOutcome.ANSWERED:
                 call.is_large = sum(len(value.key) + len(value.value) for value in answer.values) > _SMALL_BYTES
                 return m.QueryStateResponse(checkpoint.checkpoint_id, answer.values)
+            if answer.outcome is m.QueryOutcome.TRY_AGAIN:
+                raise Busy(answer.problem)
             if not is_file_missing(answer):
                 is_wrong = answer.outcome is m.QueryOutcome.NOT_ANSWERABLE
                 code = StatusCode.INVALID_ARGUMENT if is_wrong else StatusCode.FAILED_PRECONDITION
@@ -91,6 +93,8 @@ class CheckpointReads:
                 metadata = self.files.read(checkpoint.pointer, checkpoint.checksum)
                 yield m.CheckpointOffsets(checkpoint.checkpoint_id, tuple(_sources(metadata)))
             except StorageError as error:
+                if error.retryable:
+                    raise
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise Refused(StatusCode.FAILED_PRECONDITION, str(error)) from error
                 if _is_among(checkpoint, self.retained(job_key)):

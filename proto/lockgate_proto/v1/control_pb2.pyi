@@ -34,6 +34,7 @@ class QueryOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NOT_ANSWERABLE: _ClassVar[QueryOutcome]
     CHECKPOINT_GONE: _ClassVar[QueryOutcome]
     UNREADABLE_STATE: _ClassVar[QueryOutcome]
+    TRY_AGAIN: _ClassVar[QueryOutcome]
 SUBTASK_PHASE_UNSPECIFIED: SubtaskPhase
 SUBTASK_RUNNING: SubtaskPhase
 SUBTASK_EXHAUSTED: SubtaskPhase
@@ -47,6 +48,7 @@ ANSWERED: QueryOutcome
 NOT_ANSWERABLE: QueryOutcome
 CHECKPOINT_GONE: QueryOutcome
 UNREADABLE_STATE: QueryOutcome
+TRY_AGAIN: QueryOutcome
 
 class FollowRequest(_message.Message):
     __slots__ = ("coordinator_id", "token")

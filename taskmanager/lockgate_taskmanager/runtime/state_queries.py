@@ -57,7 +57,7 @@ class StateQueries:
             self._answers.submit(self._direct, query, monotonic_ms())
             return
         problem = f"{MOST_WAITING} queries of state wait at the task manager that reads them; try again in a moment"
-        self._report(StateAnswer(query.request, QueryOutcome.UNREADABLE_STATE, (), problem))
+        self._report(StateAnswer(query.request, QueryOutcome.TRY_AGAIN, (), problem))
 
     def stop(self) -> None:
         """Takes no more queries, drops those that wait, and releases what was opened. Idempotent."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lockgate_common import storage
 from lockgate_common.checksums import checksum
 from lockgate_common.clock import unix_ms
+from lockgate_common.storage import WRONG_PATH
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     CheckpointMetadata,
@@ -39,7 +40,7 @@ from lockgate_taskmanager.state.query.opened import OpenedFiles
 from lockgate_taskmanager.state.query.spark_hash import hash_of
 from lockgate_taskmanager.state.query.values import value_of
 from lockgate_taskmanager.state.rows.row_store import RowSpec
-from lockgate_taskmanager.task.program import ProgramError, StateUnreadable, UserError
+from lockgate_taskmanager.task.program import ProgramError, StateUnreadable, StorageUnavailable, UserError
 
 MOST_ANSWER_BYTES = 1 << 20
 _MOST_METADATA_BYTES = 1 << 30
@@ -214,6 +215,8 @@ def _named(
 def _problem(query: StateQuery, error: Exception) -> StateAnswer:
     if isinstance(error, UserError):
         return StateAnswer(query.request, QueryOutcome.NOT_ANSWERABLE, (), str(error))
+    if isinstance(error, StorageUnavailable) or (isinstance(error, OSError) and not isinstance(error, WRONG_PATH)):
+        return StateAnswer(query.request, QueryOutcome.TRY_AGAIN, (), f"{error}; try again")
     is_gone = isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError)
     outcome = QueryOutcome.CHECKPOINT_GONE if is_gone else QueryOutcome.UNREADABLE_STATE
     return StateAnswer(query.request, outcome, (), str(error))

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from grpc import StatusCode
 from lockgate_common.serving.refusals import Refused
 from lockgate_coordinator.checkpoint.content import FORMAT_VERSION
 from lockgate_coordinator.runtime.checkpoint_reads import CheckpointReads
-from lockgate_coordinator.runtime.errors import Busy
+from lockgate_coordinator.runtime.errors import Busy, StorageError
+from lockgate_coordinator.runtime.guard import status
 from lockgate_coordinator.runtime.metadata_files import MetadataFiles, Run
 from lockgate_proto import messages as m
 
@@ -29,6 +31,7 @@ class Reads:
         self.files = MetadataFiles(str(folder), "default")
         self.kept: list[m.CompletedCheckpoint] = []
         self.missing: set[str] = set()
+        self.outcome = m.QueryOutcome.ANSWERED  # of what is not missing
         self.opened: m.CompletedCheckpoint | None = None  # answers the next query
         self.subsumed_meanwhile: list[m.CompletedCheckpoint] = []
         self.jobs: dict[str, Any] = {}
@@ -61,8 +64,9 @@ class Reads:
             checkpoint, self.opened = self.opened, None
         answer: Future[m.StateAnswer] = Future()
         is_missing = checkpoint.pointer in self.missing
-        outcome = m.QueryOutcome.CHECKPOINT_GONE if is_missing else m.QueryOutcome.ANSWERED
-        answer.set_result(m.StateAnswer(1, outcome, self.values, PROBLEM if is_missing else ""))
+        outcome = m.QueryOutcome.CHECKPOINT_GONE if is_missing else self.outcome
+        problem = "" if outcome is m.QueryOutcome.ANSWERED else PROBLEM
+        answer.set_result(m.StateAnswer(1, outcome, self.values, problem))
         return checkpoint, answer
 
     def ask(self, checkpoint_id: int = 0, *subsumed: m.CompletedCheckpoint) -> Any:
@@ -144,6 +148,24 @@ def test_a_query_says_that_a_file_of_a_kept_checkpoint_is_missing(reads: Reads, 
         reads.ask(asked)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (m.QueryOutcome.TRY_AGAIN, StatusCode.UNAVAILABLE),
+        (m.QueryOutcome.UNREADABLE_STATE, StatusCode.FAILED_PRECONDITION),
+        (m.QueryOutcome.NOT_ANSWERABLE, StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_only_a_query_that_may_be_answered_later_is_repeated(
+    reads: Reads, outcome: m.QueryOutcome, code: StatusCode
+) -> None:
+    reads.add(7)
+    reads.outcome = outcome
+    with pytest.raises((Busy, Refused), match=PROBLEM) as caught:
+        reads.ask()
+    assert status(caught.value, "QueryState")[0] is code
+
+
 def test_the_answer_has_the_id_of_the_checkpoint_that_was_open(reads: Reads) -> None:
     reads.opened, _ = reads.add(1), reads.add(2)
     assert reads.ask().checkpoint_id == 1
@@ -165,8 +187,9 @@ def test_offsets_leave_out_a_checkpoint_deleted_meanwhile(reads: Reads) -> None:
 def test_offsets_say_that_the_storage_is_away(reads: Reads) -> None:
     reads.add(1)
     shutil.move(reads.folder, reads.folder.with_name("away"))
-    with pytest.raises(Refused, match=r"checkpoint 1 is kept, but a file of it is missing: .* the storage is away"):
+    with pytest.raises(StorageError, match=r"cannot read .*/chk-1/_metadata for now: the storage is away") as caught:
         reads.offsets()
+    assert status(caught.value, "ListCheckpoints")[0] is StatusCode.UNAVAILABLE, "a client asks again"
 
 
 def test_offsets_say_that_a_file_is_lost(reads: Reads) -> None:

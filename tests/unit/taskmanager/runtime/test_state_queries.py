@@ -114,7 +114,7 @@ def test_queries_do_not_pile_up(asked: Asked) -> None:
     asked.begin(1)
     asked.ask(*range(2, MOST_WAITING + 3))
     (refused,) = asked.answers
-    assert refused.request == MOST_WAITING + 2
+    assert (refused.request, refused.outcome) == (MOST_WAITING + 2, QueryOutcome.TRY_AGAIN)
     assert "try again in a moment" in refused.problem
     asked.reader.may_end.release()
     assert asked.reader.begun.acquire(timeout=LONG_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pickle
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lockgate_common import storage
 from lockgate_common.checksums import checksum
 from lockgate_proto import messages as m
 from lockgate_proto.codec import decode, encode
@@ -291,6 +293,44 @@ def test_a_deleted_checkpoint_is_distinguished_from_a_damaged_one(tmp_path: Path
     answer = snapshots.ask(query, '["a"]')
     assert answer.outcome is m.QueryOutcome.CHECKPOINT_GONE
     assert any(file.name in answer.problem for file in files)
+    snapshots.close()
+
+
+@pytest.mark.parametrize("of_storage", [TimeoutError("timed out"), OSError(errno.EIO, "AWS Error NETWORK_CONNECTION")])
+@pytest.mark.parametrize("reads", ["metadata", "state"])
+def test_a_storage_that_does_not_answer_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_storage: OSError, reads: str
+) -> None:
+    snapshots = Snapshots(BACKENDS["filesystem"], tmp_path)
+    totals(snapshots)
+    counted(snapshots, ["a"])
+    query = snapshots.take()
+    read_all = storage.read_all
+
+    def fails(location: storage.Location, most_bytes: int) -> pa.Buffer:
+        if location.name.endswith(".state") == (reads == "state"):
+            raise of_storage
+        return read_all(location, most_bytes)
+
+    monkeypatch.setattr(storage, "read_all", fails)
+    for answer in (snapshots.ask(query, '["a"]'), prepared(snapshots, query)):
+        assert (answer.outcome, "; try again" in answer.problem) == (m.QueryOutcome.TRY_AGAIN, True)
+    monkeypatch.setattr(storage, "read_all", read_all)
+    assert snapshots.ask(query, '["a"]').outcome is m.QueryOutcome.ANSWERED
+    snapshots.close()
+
+
+def test_a_file_that_may_not_be_read_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots = Snapshots(BACKENDS["filesystem"], tmp_path)
+    totals(snapshots)
+    counted(snapshots, ["a"])
+    query = snapshots.take()
+
+    def refuses(_location: storage.Location, _most_bytes: int) -> pa.Buffer:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(storage, "read_all", refuses)
+    assert snapshots.ask(query, '["a"]').outcome is m.QueryOutcome.UNREADABLE_STATE
     snapshots.close()
 
 
