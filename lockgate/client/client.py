@@ -259,7 +259,7 @@ class Client:
         """What operators hold for some keys, all as of one completed checkpoint, the newest for 0.
 
         keys: by operator id; each has a value for each key column: a number, a bool, None, a decimal, a date, a time,
-        bytes, or a text that is read as the column's type. Answers are in the same order.
+        bytes, or a text that is read as the column's type, such as one of an answer. Answers are in the same order.
         """
         wanted = tuple(OperatorKeys(operator, tuple(map(key_json, some))) for operator, some in keys.items())
         request = QueryStateRequest(job_key, checkpoint_id, wanted)

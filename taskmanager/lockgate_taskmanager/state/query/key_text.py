@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 from lockgate_common.json_input import JsonError, parse_json
 
 from lockgate_taskmanager.task.program import UserError
+
+_SINCE_1970 = re.compile(r"(-?[0-9]{1,19}) (days|s|ms|us|ns) since 1970")
 
 
 def key_of(text: str, keys: pa.Schema) -> pa.RecordBatch:
@@ -41,9 +44,19 @@ def _cast(value: Any, field: pa.Field) -> pa.Scalar:
         raise UserError(refused)
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
     try:
+        if (moment := _since_1970(text, field.type)) is not None:
+            return moment
         return pa.scalar(bytes.fromhex(text) if is_binary else text).cast(field.type)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise UserError(refused) from error
+
+
+def _since_1970(text: str, kind: pa.DataType) -> pa.Scalar | None:
+    """A date or time in the form of `_readable`, None for any other text. Raises ArrowException, OverflowError."""
+    found = _SINCE_1970.fullmatch(text)
+    if found is None or not (pa.types.is_date32(kind) if found[2] == "days" else pa.types.is_timestamp(kind)):
+        return None
+    return pa.scalar(int(found[1]), kind if found[2] == "days" else pa.timestamp(found[2], kind.tz)).cast(kind)
 
 
 def _advice(kind: pa.DataType) -> str:
@@ -80,7 +93,10 @@ def _readable(value: pa.Scalar) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: times in ISO form, decimals as text, bytes in hexadecimal, NaN and infinity as text."""
+    """A value as JSON has it: times in ISO form, decimals as text, bytes in hexadecimal, NaN and infinity as text.
+
+    A dict with other keys than texts is a list of pairs, like a map: an object would have one value for 1 and "1".
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -89,7 +105,9 @@ def plain(value: Any) -> Any:
         case bytes():
             return value.hex()
         case dict():
-            return {str(name): plain(item) for name, item in value.items()}
+            if all(isinstance(name, str) for name in value):
+                return {name: plain(item) for name, item in value.items()}
+            return [[plain(name), plain(item)] for name, item in value.items()]
         case list() | tuple():
             return [plain(item) for item in value]
         case datetime.datetime() | datetime.date() | datetime.time():
