@@ -28,12 +28,21 @@ def secret_metadata():
     return (("authorization", f"Bearer {file.read_text().strip()}"),) if file.exists() else ()
 
 
+CHANNEL_OPTIONS = [
+    # With gRPC's own retries a stream that begins while its server stops may never end.
+    ("grpc.enable_retries", 0),
+    # A frozen leader closes no connection, and a job may have nothing to report for hours: pings tell the two apart.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
 class Jobs:
     """The job API of one coordinator, as the server itself describes it."""
 
     def __init__(self, address):
-        # With gRPC's own retries a stream that begins while its server stops may never end.
-        self.channel = grpc.insecure_channel(address, options=[("grpc.enable_retries", 0)])
+        self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
         self.methods = pool.FindServiceByName(SERVICE).methods_by_name
 

@@ -50,9 +50,17 @@ def channel_credentials
   authority ? GRPC::Core::ChannelCredentials.new(File.read(authority)) : :this_channel_is_insecure
 end
 
-# With gRPC's own retries a stream that begins while its server stops may never end.
+CHANNEL_ARGS = {
+  # With gRPC's own retries a stream that begins while its server stops may never end.
+  "grpc.enable_retries" => 0,
+  # A frozen leader closes no connection, and a job may have nothing to report for hours: pings tell the two apart.
+  "grpc.keepalive_time_ms" => 10_000,
+  "grpc.keepalive_timeout_ms" => 5_000,
+  "grpc.http2.max_pings_without_data" => 0,
+}
+
 def stub_for(address)
-  JobService::Stub.new(address, channel_credentials, channel_args: { "grpc.enable_retries" => 0 })
+  JobService::Stub.new(address, channel_credentials, channel_args: CHANNEL_ARGS)
 end
 
 # Finds the leader, and finds the next one when it dies.
