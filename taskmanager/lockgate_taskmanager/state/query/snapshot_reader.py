@@ -18,7 +18,6 @@ import pyarrow as pa
 from lockgate_common import storage
 from lockgate_common.checksums import checksum
 from lockgate_common.clock import unix_ms
-from lockgate_common.storage import WRONG_PATH
 from lockgate_proto.codec import MalformedMessage, decode
 from lockgate_proto.messages import (
     CheckpointMetadata,
@@ -215,7 +214,7 @@ def _named(
 def _problem(query: StateQuery, error: Exception) -> StateAnswer:
     if isinstance(error, UserError):
         return StateAnswer(query.request, QueryOutcome.NOT_ANSWERABLE, (), str(error))
-    if isinstance(error, StorageUnavailable) or (isinstance(error, OSError) and not isinstance(error, WRONG_PATH)):
+    if isinstance(error, StorageUnavailable) or (isinstance(error, OSError) and not storage.is_lasting(error)):
         return StateAnswer(query.request, QueryOutcome.TRY_AGAIN, (), f"{error}; try again")
     is_gone = isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError)
     outcome = QueryOutcome.CHECKPOINT_GONE if is_gone else QueryOutcome.UNREADABLE_STATE
