@@ -23,7 +23,8 @@ from lockgate_common.fault_points import is_full, write_delay_s
 from lockgate_common.masking import bare, masked
 from lockgate_common.uris import scheme_of
 
-_WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+# errors that only the author or operator can fix
+WRONG_PATH = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 _REFUSED = re.compile(  # in the words of pyarrow and of delta-rs, which raise a plain OSError for it
     r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH)\b"
     r"|AWS Error UNKNOWN \(HTTP status 40[13]\)"
@@ -130,8 +131,11 @@ def is_refused(error: Exception) -> bool:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether only the author or operator can fix it; any other OSError of a storage may be transient."""
-    return isinstance(error, _WRONG_PATH) or is_refused(error)
+    """Whether only the author or operator can fix it; any other OSError of a storage may be transient.
+
+    A refusal may be, too, where the storage has let this job in before.
+    """
+    return isinstance(error, WRONG_PATH) or is_refused(error)
 
 
 def write_durably(location: Location, data: bytes | pa.Buffer) -> None:

@@ -169,7 +169,10 @@ def database_url(value: Any) -> str:
                 "the URL of write_sql() has more than one @: write %40 for each that is not before the host"
             )
         return url
-    path = os.path.expanduser(sqlite[2])
+    path = sqlite[2]
+    if path.startswith("~"):
+        user, slash, rest = path.partition("/")
+        path = _in_url(os.path.expanduser(user)) + slash + rest
     if not path or path.startswith(":memory:"):
         raise PipelineError(
             "write_sql() cannot use an SQLite database in memory: task managers are separate "

@@ -101,7 +101,8 @@ def submit_graph(steering: Steering, graph: JobGraph, key: str, start: Start = S
     if steering.key is not None and steering.submitted:
         raise PipelineError("the file submits several jobs; --key fits only one: give each Job its own key=")
     chosen, begin = job_key(steering.key or key), _steered(steering.start, start)
-    if not begin.pointer and (steering.start.allow_unmatched_state or steering.start.trust_snapshot):
+    is_first = not steering.submitted  # later jobs of the file may have none: this one is submitted already
+    if is_first and not begin.pointer and (steering.start.allow_unmatched_state or steering.start.trust_snapshot):
         raise PipelineError("--allow-unmatched-state and --trust-snapshot need a snapshot: name it with --from", "")
     steering.submitted += 1
     if steering.preview is not None:

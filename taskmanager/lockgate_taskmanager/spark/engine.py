@@ -341,6 +341,7 @@ class SparkEngine:
             parallelism=_parallelism(context, _vertex(context.graph, subtask.vertex_id)),
             limits=self._limits_of(context.graph),
             is_at_most_once=is_at_most_once(context.graph),
+            is_fresh=not context.restored_checkpoint_id,
         )
         if context.is_warmup:
             operators.warm(operator)

@@ -32,9 +32,12 @@ class DeltaSink(StagedSink):
     def __init__(self, context: SinkContext, options: DeltaOptions) -> None:
         """Raises UserError for a URI or options that cannot be used."""
         self._options = options
-        self._log = DeltaLog(options.uri, options.options, context.where, context.limits)
+        self._log = self._log_of(options.uri, context, has_worked=not context.is_fresh)
         self._required: frozenset[str] = frozenset()
         super().__init__(context, self._log.folder, _PARQUET)
+
+    def _log_of(self, uri: str, context: SinkContext, *, has_worked: bool) -> DeltaLog:
+        return DeltaLog(uri, self._options.options, context.where, context.limits, has_worked=has_worked)
 
     @property
     def folder(self) -> str:
@@ -57,6 +60,7 @@ class DeltaSink(StagedSink):
 
     def _commit_restored(self, transaction: SinkTransaction) -> None:
         self._require_ours(transaction)
+        self._log.has_worked = True  # the rows are in its folder
         owner, wanted = self.context.owner_of(transaction), transaction.checkpoint_id
         application = self._application(owner)
         if transaction.folder != self.folder:
@@ -88,7 +92,7 @@ class DeltaSink(StagedSink):
         """The run that the job starts from had another table: its staged output is either in that table's log, or
         lost.
         """
-        theirs = DeltaLog(transaction.folder, self._options.options, self.context.where, self.context.limits)
+        theirs = self._log_of(transaction.folder, self.context, has_worked=True)
         if theirs.committed(application) < transaction.checkpoint_id:
             raise UserError(
                 f"{self.context.where}: the snapshot has output that was staged in {transaction.folder} and is not"

@@ -74,8 +74,20 @@ class Entry:
 class DeltaLog:
     """The table at one URI. Reads it again at every call, because there may be other writers."""
 
-    def __init__(self, uri: str, options: Mapping[str, str], where: str, limits: Limits = UNLIMITED) -> None:
-        """options: of the object store, from the author; where: the operator's name in messages. Raises UserError."""
+    def __init__(
+        self,
+        uri: str,
+        options: Mapping[str, str],
+        where: str,
+        limits: Limits = UNLIMITED,
+        *,
+        has_worked: bool = False,
+    ) -> None:
+        """options: of the object store, from the author; where: the operator's name in messages. Raises UserError.
+
+        has_worked: with these credentials, so that a refusal may pass, see StagedSink.
+        """
+        self.has_worked = has_worked
         self._package = package()
         self._where = where
         self._options = filled(options, where, limits)
@@ -255,8 +267,9 @@ class DeltaLog:
     def _failed(self, problem: str, error: Exception) -> ProgramError:
         """The exception to raise for an exception of delta-rs. problem: the predicate after the table's name."""
         errors = self._package.exceptions
-        lasting = (errors.DeltaProtocolError, errors.SchemaMismatchError, errors.TableNotFoundError)
-        kind = UserError if isinstance(error, lasting) or filesystem.is_refused(error) else Unavailable
+        lasting = (errors.DeltaProtocolError, errors.SchemaMismatchError, errors.TableNotFoundError, PermissionError)
+        is_lasting = isinstance(error, lasting) or (filesystem.is_refused(error) and not self.has_worked)
+        kind = UserError if is_lasting else Unavailable
         return kind(f"{self._where}: the Delta table {self.folder.uri} {problem}: {self._plain(error)}")
 
     def _plain(self, error: Exception) -> str:

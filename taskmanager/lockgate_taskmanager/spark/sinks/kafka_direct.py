@@ -63,6 +63,7 @@ class DirectKafkaSink(Sink):
         """Records that no snapshot has waited for may be lost, and are written again."""
         if self._producer is not None:
             self._producer.purge()
+            self._producer.poll(0)  # without it the producer and what its callbacks hold would never be released
             self._producer = None
 
     def flush(self, epochs: Sequence[_Epoch]) -> None:

@@ -27,6 +27,11 @@ log = logging.getLogger(__name__)
 
 _LONGEST_TRANSACTION_S = 900.0  # what brokers allow unless they are set up otherwise (transaction.max.timeout.ms)
 _GRACE_S = 15.0  # they look for transactions that are over every 10 s
+_OUTAGE_S = 75.0
+_OPEN = (
+    "another producer's transaction is open in it, possibly a dead one's, which Kafka ends after its"
+    " transaction.timeout.ms"
+)
 _SAY_AFTER_S = 5.0
 _LOOK_S = 0.02
 _FETCH_WAIT_MS = 10  # after that time a broker reports that there is nothing more
@@ -105,16 +110,20 @@ class KafkaLedger:
             raise self._incomplete()
         consumer = self._kafka.consumer(**{"isolation.level": "read_committed", "fetch.wait.max.ms": _FETCH_WAIT_MS})
         key, highest, reached = self.key(owner), 0, since
-        started, patience_s = time.monotonic(), self._patience_s()
+        started, patience_s, reason = time.monotonic(), _OUTAGE_S, "no broker answers"
         try:
             consumer.assign([self._kafka.partition(self.topic, 0, since)])
             while reached < until and highest < enough:
                 self._may_wait()
                 waited_s = time.monotonic() - started
+                held_back = (
+                    f"{self._where}: the topic {self.topic} could not be read up to offset {until} for"
+                    f" {waited_s:.0f} s: {reason}"
+                )
                 if waited_s > patience_s:
-                    raise Unavailable(self._held_back(until, waited_s))
+                    raise Unavailable(held_back)
                 if waited_s > _SAY_AFTER_S:
-                    self._trouble.warning(log, self.topic, "%s", self._held_back(until, waited_s))
+                    self._trouble.warning(log, self.topic, "%s", held_back)
                 with self._kafka.explained(f"could not read the commits from the topic {self.topic}"):
                     found = consumer.consume(_CHUNK, _LOOK_S)
                 notes = [message for message in found if message.error() is None]
@@ -123,6 +132,8 @@ class KafkaLedger:
                 highest = max([highest, *(int(message.value()) for message in notes if message.key() == key)])
                 if ends and not waits:
                     break
+                if max(ends, default=-1) >= 0:  # all that can be read has been
+                    patience_s, reason = self._patience_s(), _OPEN
         finally:
             consumer.close()
         return highest
@@ -144,13 +155,6 @@ class KafkaLedger:
 
     def _patience_s(self) -> float:
         return max(_LONGEST_TRANSACTION_S, self._kafka.transaction_timeout_s) + _GRACE_S
-
-    def _held_back(self, until: int, waited_s: float) -> str:
-        return (
-            f"{self._where}: the topic {self.topic} could not be read up to offset {until} for {waited_s:.0f} s:"
-            " another producer's transaction is open in it, possibly a dead one's; Kafka ends it after its"
-            " transaction.timeout.ms"
-        )
 
     def _make(self, consumer: Any) -> None:
         try:

@@ -51,7 +51,8 @@ class StagedSink(Sink):
         self._open_bytes = 0
         self._spilled: list[str] = []
         self._next = 0
-        self._has_staged = False
+        # Credentials that have worked may work again, when the service that issues them is back.
+        self._is_first_use = context.is_fresh
         self._lock = threading.Lock()
 
     def prepare(self, schema: pa.Schema) -> None:  # noqa: ARG002
@@ -61,7 +62,7 @@ class StagedSink(Sink):
             if self._folder.is_local and not os.access(self._folder.path, os.W_OK):
                 raise PermissionError("permission denied")
         except OSError as error:
-            raise self._unwritable(error, UserError if filesystem.is_lasting(error) else Unavailable) from error
+            raise self._unwritable(error, lasting=filesystem.WRONG_PATH) from error
 
     def write(self, table: pa.Table) -> None:
         if not table.num_rows:
@@ -77,7 +78,7 @@ class StagedSink(Sink):
         try:
             super().restore(transactions)
         except OSError as error:
-            raise self._unwritable(error, UserError if filesystem.is_refused(error) else Unavailable) from error
+            raise self._unwritable(error, lasting=(PermissionError,)) from error
         self._sweep()
 
     def stage(self, tables: Sequence[pa.Table]) -> str:
@@ -97,11 +98,10 @@ class StagedSink(Sink):
         except BaseException as error:
             with contextlib.suppress(OSError):
                 filesystem.remove(staged)
-            # credentials that have worked may work again, when the service that issues them is back
-            if isinstance(error, OSError) and filesystem.is_refused(error) and not self._has_staged:
-                raise self._unwritable(error, UserError) from error
+            if isinstance(error, OSError) and filesystem.is_refused(error) and self._is_first_use:
+                raise self._unwritable(error) from error
             raise
-        self._has_staged = True
+        self._is_first_use = False
         return relative
 
     def _write_staged(self, staged: Location, table: pa.Table) -> None:
@@ -115,7 +115,9 @@ class StagedSink(Sink):
                 if last_try:
                     raise
 
-    def _unwritable(self, error: OSError, kind: type[ProgramError]) -> ProgramError:
+    def _unwritable(self, error: OSError, lasting: tuple[type[OSError], ...] = ()) -> ProgramError:
+        is_lasting = isinstance(error, lasting) or (filesystem.is_refused(error) and self._is_first_use)
+        kind = UserError if is_lasting else Unavailable
         return kind(f"{self.context.where}: cannot write to {self.folder}: {error}")
 
     @property

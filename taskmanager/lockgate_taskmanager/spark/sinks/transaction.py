@@ -35,7 +35,7 @@ class Owner:
 class SinkContext:
     """The identity of a sink. where: its name in messages; parallelism: current number of subtasks of the vertex.
 
-    is_at_most_once: what may have been shown is not shown again.
+    is_at_most_once: what may have been shown is not shown again; is_fresh: no snapshot was restored.
     """
 
     job_key: str
@@ -48,6 +48,7 @@ class SinkContext:
     parallelism: int = 0  # unknown: replaces only itself
     limits: Limits = UNLIMITED
     is_at_most_once: bool = False
+    is_fresh: bool = True
 
     def stands_in_for(self, subtask: int) -> bool:
         """True for output that this subtask, or one that the rescaled job no longer has, staged in an earlier

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.fs as pafs
 from lockgate_common.backlog import Backlog
 from lockgate_common.clock import unix_ns
-from lockgate_common.storage import Location, is_refused
+from lockgate_common.storage import Location
 from lockgate_proto.messages import FileFormat, FileSource, SplitRange, SplitState
 
 from lockgate_taskmanager.spark.csv_dialect import dialect_of
@@ -252,9 +252,7 @@ class LineSource:
             data: bytes = file.read_at(count, start)
         except FileNotFoundError as error:
             raise vanished(location) from error
-        except OSError as error:
-            if not is_refused(error):
-                raise
+        except PermissionError as error:
             raise UserError(
                 f"the source file {location.uri} cannot be read: give the task managers' user read permission"
             ) from error

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from lockgate_common.clock import unix_ns
-from lockgate_common.storage import Location, is_lasting, locate
+from lockgate_common.storage import WRONG_PATH, Location, is_lasting, locate
 from lockgate_proto.messages import FileFormat, FileSource, SplitState
 from lockgate_proto.splits import UNBOUNDED, ending
 
@@ -232,7 +232,7 @@ def _parquet_rows(location: Location) -> int:
 
 def unreadable_parquet(location: Location, error: OSError | pa.ArrowException) -> ProgramError:
     """The exception for a file that could not be opened as Parquet: a UserError unless the storage is at fault."""
-    is_fault = isinstance(error, OSError) and not is_lasting(error) and _DAMAGED_FOOTER not in str(error)
+    is_fault = isinstance(error, OSError) and not isinstance(error, WRONG_PATH) and _DAMAGED_FOOTER not in str(error)
     kind = SourceUnavailable if is_fault else UserError
     return kind(f"{location.uri} cannot be read as Parquet: {_plain(error)}")
 

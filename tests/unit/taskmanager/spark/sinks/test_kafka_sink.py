@@ -266,7 +266,7 @@ def test_the_ledger_waits_as_long_as_kafka_may_keep_the_transaction_of_a_dead_pr
 def test_the_ledger_says_what_it_waits_for(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(kafka_ledger, "_SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(kafka_ledger, "_SAY_AFTER_S", 0.5)
     dead = place.broker.producer("another")
     dead.begin_transaction()
     dead.produce(place.commits, key=b"other", value=b"1", partition=0)
