@@ -50,6 +50,11 @@ class LoadMeter:
         time_ms = self.watermark.event_time_ms
         return None if time_ms in (MIN_WATERMARK, MAX_WATERMARK) else time_ms
 
+    @property
+    def behind_ms(self) -> int | None:
+        """As `watermark_ms`, of what may lag: None while it is idle, too, since others do not wait for it then."""
+        return None if self.watermark.idle else self.watermark_ms
+
     def load(self) -> SubtaskLoad:
         """At present."""
         now_ns, spent = time.monotonic_ns(), self._shares.seconds()
@@ -60,15 +65,14 @@ class LoadMeter:
             self._marks.append((now_ns, spent))
         risen = {share: seconds - before[share] for share, seconds in spent.items()}
         total = sum(risen.values()) or 1.0
-        reached, waiting = self.watermark_ms, self.backlog
-        has_lag = reached is not None and not self.watermark.idle
+        reached, behind, waiting = self.watermark_ms, self.behind_ms, self.backlog
         return SubtaskLoad(
             busy_permille=int(1_000 * risen[Share.BUSY] / total),
             backpressured_permille=int(1_000 * risen[Share.BACKPRESSURED] / total),
             watermark_unix_ms=reached or 0,
-            lag_ms=unix_ms() - reached if reached is not None and has_lag else 0,
+            lag_ms=unix_ms() - behind if behind is not None else 0,
             has_watermark=reached is not None,
-            has_lag=has_lag,
+            has_lag=behind is not None,
             backlog_records=waiting.records or 0,
             backlog_bytes=waiting.bytes or 0,
             backlog_splits=waiting.splits or 0,

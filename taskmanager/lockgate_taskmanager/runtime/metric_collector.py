@@ -51,9 +51,9 @@ class TaskManagerPart:
 def _add_subtask(samples: Samples, task: SubtaskTask, labels: tuple[str, str, int]) -> None:
     for share, seconds in task.shares.seconds().items():
         samples.add(of.TIME, seconds, *labels, share.value)
-    watermark_ms = task.load.watermark_ms
-    if watermark_ms is not None:
-        samples.add(of.WATERMARK, watermark_ms / 1e3, *labels)
+    behind_ms = task.load.behind_ms
+    if behind_ms is not None:
+        samples.add(of.WATERMARK, behind_ms / 1e3, *labels)
     waiting = task.load.backlog
     for family, found in (
         (of.BACKLOG_RECORDS, waiting.records),

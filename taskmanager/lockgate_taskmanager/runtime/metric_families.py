@@ -23,7 +23,8 @@ TIME = counter(
 )
 WATERMARK = gauge(
     "lockgate_subtask_watermark_timestamp_seconds",
-    "Event time that it has reached, in seconds since 1970; its lag is time() minus this. None without event time.",
+    "Event time that it has reached, in seconds since 1970; its lag is time() minus this. None without event time, and "
+    "while it is idle: others do not wait for it then.",
     _SUBTASK,
 )
 BACKLOG_RECORDS = gauge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from lockgate_common.metrics.page import MetricsPage
@@ -129,6 +130,9 @@ def test_heartbeats_say_how_busy_a_subtask_is_and_how_far_event_time_has_come(
 
     leader.coordinator.wait(lambda: 999 in watermarks())
     leader.coordinator.wait(lambda: 0.999 in shown())  # the heartbeat may be the other task manager's
+    for task in managers[0].deployments.live_tasks():
+        task.load.passed(replace(task.load.watermark, idle=True))
+    assert "lockgate_subtask_watermark_timestamp_seconds" not in _page(managers[0])[1].families
 
 
 def _of(page: Page, family: str) -> list[float]:

@@ -112,3 +112,4 @@ def test_an_unset_final_or_idle_watermark_has_no_lag(
     meter = LoadMeter(TimeShares())
     meter.passed(watermark)
     assert _event_time(meter) == shown
+    assert meter.behind_ms is None
