@@ -15,6 +15,8 @@ from lockgate_coordinator.job.job_state import Outcome
 Attribute = str | int
 MOST_SUBTASKS = 2_000
 """Of one trace: the slowest ones. The root says how many are left out."""
+MOST_EVENTS = 100
+"""Of one failover."""
 
 _TAKEOVER = {
     JobEventKind.LEADER_LOSS_DETECTED: "detect the loss",
@@ -83,13 +85,19 @@ class JobTracer:
             self._sink(lambda: checkpoint_trace(key, event, details))
         if event.kind is JobEventKind.STATE_CHANGED:
             if event.text in _ENDS:
-                self._finish("" if event.text == Outcome.FINISHED.value else f"the job is {event.text}")
+                self._finish(event, "" if event.text == Outcome.FINISHED.value else f"the job is {event.text}")
         elif event.kind in _CAUSES or event.kind in _TAKEOVER:
-            if self._is_deployed:
-                self._finish(f"the next failure: {event.text}")
+            if self._is_next(event):
+                self._finish(event, f"the next failure: {event.text}")
             self._failover.append(event)
         elif self._failover and event.kind in _STEPS:
             self._step(event, parts)
+
+    def _is_next(self, event: JobEvent) -> bool:
+        """Whether a failure is not of the attempt that has failed already. Of that one several parts may report it."""
+        newest = max((known.attempt for known in self._failover), default=0)
+        is_later = event.kind in _CAUSES and event.attempt > newest
+        return is_later or self._is_deployed or len(self._failover) >= MOST_EVENTS
 
     @property
     def _is_deployed(self) -> bool:
@@ -99,17 +107,18 @@ class JobTracer:
         is_checkpoint = event.kind is JobEventKind.CHECKPOINT_COMPLETED
         if is_checkpoint and not self._is_deployed:
             return  # of the attempt before
-        self._failover.append(event)
+        if is_checkpoint or len(self._failover) < MOST_EVENTS:
+            self._failover.append(event)
         if isinstance(parts, Starts):
             self._starts = parts
         if is_checkpoint:
-            self._finish("")
+            self._finish(event, "")
 
-    def _finish(self, error: str) -> None:
+    def _finish(self, end: JobEvent, error: str) -> None:
         key, events, starts = self._key, tuple(self._failover), self._starts
         self._failover, self._starts = [], None
         if events and self._sink is not None:
-            self._sink(lambda: failover_trace(key, events, starts, error))
+            self._sink(lambda: failover_trace(key, events, starts, end.unix_us, error))
 
 
 def checkpoint_trace(job_key: str, event: JobEvent, details: SnapshotDetails) -> list[Span]:
@@ -139,16 +148,18 @@ def _snapshot(part: SubtaskSnapshot, start_us: int) -> Span:
     return Span(f"snapshot {part.vertex_id}", start_us, start_us + part.duration_ms * 1_000, place | sizes)
 
 
-def failover_trace(job_key: str, events: Sequence[JobEvent], starts: Starts | None, error: str) -> list[Span]:
+def failover_trace(
+    job_key: str, events: Sequence[JobEvent], starts: Starts | None, end_us: int, error: str
+) -> list[Span]:
     """From the cause to the first checkpoint, with a span for each step and for the start of each subtask.
 
-    events: the cause first. error: why it did not come so far.
+    events: the cause first. end_us: when it was over, in microseconds since 1970. error: why it did not come so far.
     """
     steps = sorted(events, key=lambda event: event.unix_us)
     cause, last = events[0], steps[-1]
     about = _about(job_key, last) | {"lockgate.cause": cause.kind.name.lower(), "lockgate.text": cause.text}
     count = len(starts.started_ms) if starts is not None else 0
-    spans = [Span("failover", steps[0].unix_us, last.unix_us, _cut(about, count), error=error)]
+    spans = [Span("failover", steps[0].unix_us, max(end_us, last.unix_us), _cut(about, count), error=error)]
     for before, step in pairwise(steps):
         spans.append(Span(_STEPS[step.kind], before.unix_us, step.unix_us))
         if step.kind is JobEventKind.ATTEMPT_DEPLOYED and starts is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import random
+import re
 import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lockgate_common.metrics.family import Tally
 from lockgate_common.recurring_log import RecurringLog
 from lockgate_common.settings import SettingsError
+from lockgate_common.story_log import cut
 from lockgate_proto.rpc import NO_RETRIES
 
 from lockgate_coordinator.job.trace import Build, Span
@@ -28,6 +31,7 @@ WAITING = 100
 _AT_ONCE = 500  # spans of one message
 _EXPORT_S = 5
 _STOP_S = 2.0
+_FILES = re.compile(r"OTEL_EXPORTER_OTLP_(TRACES_)?(CERTIFICATE|CLIENT_KEY|CLIENT_CERTIFICATE)")
 
 
 class TraceExport:
@@ -44,13 +48,17 @@ class TraceExport:
         self._is_over = False
         self._trouble = RecurringLog()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
+        self._remarks = _Remarks(self._thread)
 
     def offer(self, build: Build) -> None:
         """Takes a trace, or drops it when too many wait. From any thread, at once."""
         try:
             self._queue.put_nowait(build)
         except queue.Full:
-            self.outcomes.add("dropped")
+            if not self._is_over:
+                self.outcomes.add("dropped")
+                text = "a trace is dropped: %d others wait to be sent to %s (coordinator.otlp)"
+                self._trouble.warning(log, "dropped", text, WAITING, self._endpoint)
 
     def start(self) -> None:
         """Starts sending. OpenTelemetry is loaded on its own thread."""
@@ -64,40 +72,85 @@ class TraceExport:
             self._thread.join(_STOP_S)
 
     def _run(self) -> None:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each try; see _failed
-        is_plain = self._endpoint.startswith("http://")
-        options: Any = (NO_RETRIES,)  # its hint knows only texts
-        exporter = OTLPSpanExporter(
-            endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S, channel_options=options
-        )
-        who = {"service.name": "lockgate", "service.instance.id": self._id, "lockgate.cluster": self._cluster}
-        resource = Resource.create(who)
-        while not self._is_over:
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each try
+        said = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
+        said.setLevel(logging.ERROR)
+        said.filters.insert(0, self._remarks)  # before its own, which leaves repetitions out
+        made = self._made()
+        while True:
             build = self._queue.get()
+            if self._is_over:
+                break
+            made = made or self._made()
             try:
-                self._send(exporter, readable(build(), resource))
+                self.outcomes.add(self._sent(build, *made) if made is not None else "failed")
             except Exception:
-                self._failed(exc_info=True)
-        exporter.shutdown()
+                self.outcomes.add("failed")
+                self._warn("an internal error", exc_info=True)
+        said.removeFilter(self._remarks)
+        if made is not None:
+            made[0].shutdown()
 
-    def _send(self, exporter: Any, spans: Sequence[ReadableSpan]) -> None:
+    def _made(self) -> tuple[Any, Resource] | None:
+        """The exporter, and what describes this process. None, which is logged, where a setting of OpenTelemetry's own
+        is wrong: the next trace tries again, since a file may come later.
+        """
+        try:
+            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+
+            options: Any = (NO_RETRIES,)  # its hint knows only texts
+            is_plain = self._endpoint.startswith("http://")
+            if not is_plain:
+                _check_files()
+            exporter = OTLPSpanExporter(
+                endpoint=self._endpoint, insecure=is_plain, timeout=_EXPORT_S, channel_options=options
+            )
+            who = {"service.name": "lockgate", "service.instance.id": self._id, "lockgate.cluster": self._cluster}
+            return exporter, Resource.create(who)
+        except Exception as error:
+            self._warn(f"{type(error).__name__}: {error}")
+            return None
+
+    def _sent(self, build: Build, exporter: Any, resource: Resource) -> str:
+        """The outcome."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
+        spans = readable(build(), resource)
         for at in range(0, len(spans), _AT_ONCE):
             if exporter.export(spans[at : at + _AT_ONCE]) is not SpanExportResult.SUCCESS:
-                self._failed()
-                return
-        if spans:
-            self.outcomes.add("sent")
+                self._warn(self._remarks.newest)
+                return "failed"
+        return "sent"
 
-    def _failed(self, **options: Any) -> None:
-        self.outcomes.add("failed")
+    def _warn(self, reason: str, **options: Any) -> None:
         if not self._is_over:
-            text = "a trace could not be sent to %s (coordinator.otlp); others may be dropped meanwhile"
-            self._trouble.warning(log, "traces", text, self._endpoint, **options)
+            text = "no trace can be sent to %s (coordinator.otlp): %s"
+            self._trouble.warning(log, "traces", text, self._endpoint, cut(reason), **options)
+
+
+class _Remarks(logging.Filter):
+    """Keeps the newest error that OpenTelemetry would log of a trace, since it raises none: the receiver's status."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__()
+        self.newest = ""
+        self._thread = thread
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is logged: not if it is of the traces sent here."""
+        if record.thread != self._thread.ident:
+            return True
+        self.newest = record.getMessage()
+        return False
+
+
+def _check_files() -> None:
+    """Raises OSError. OpenTelemetry would take the system's certificates for a file that is not there."""
+    for name, path in os.environ.items():
+        if _FILES.fullmatch(name) and path:
+            with open(path, "rb"):
+                pass
 
 
 def _is_installed() -> bool:

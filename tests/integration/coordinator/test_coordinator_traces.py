@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from lockgate_common import ports
 from lockgate_common.settings import SettingsError
@@ -13,7 +14,15 @@ from lockgate_coordinator.runtime import trace_export
 from lockgate_coordinator.runtime.trace_export import WAITING, TraceExport
 from lockgate_proto import messages as m
 
-from tests.integration.coordinator.conftest import WAIT_S, NewCaller, NewCoordinator, NewTaskManager, graph, leading
+from tests.integration.coordinator.conftest import (
+    WAIT_S,
+    NewCaller,
+    NewCoordinator,
+    NewTaskManager,
+    graph,
+    leading,
+    poll,
+)
 from tests.integration.coordinator.test_coordinator_failover import crash
 
 if TYPE_CHECKING:
@@ -102,6 +111,82 @@ def test_spans_beyond_the_queue_are_dropped_at_once() -> None:
     for _ in range(WAITING + 5):
         export.offer(lambda: (Span("checkpoint", 0, 1),))
     assert export.outcomes.items() == [("dropped", 5)]
+
+
+@pytest.fixture
+def new_export() -> Iterator[Callable[[str], TraceExport]]:
+    """Started; of the endpoint."""
+    made = list[TraceExport]()
+
+    def new(endpoint: str) -> TraceExport:
+        made.append(TraceExport(endpoint, "c", "default"))
+        made[-1].start()
+        return made[-1]
+
+    yield new
+    for export in made:
+        export.stop()
+
+
+def _remarks(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "coordinator.otlp" in record.getMessage()]
+
+
+def test_a_full_queue_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    export = TraceExport("http://127.0.0.1:9", "c", "default")
+    for _ in range(WAITING + 5):
+        export.offer(lambda: ())
+    assert _remarks(caplog) == [
+        f"a trace is dropped: {WAITING} others wait to be sent to http://127.0.0.1:9 (coordinator.otlp)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "remark"),
+    [
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "OTEL_EXPORTER_OTLP_COMPRESSION"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/absent/ca.pem", "/absent/ca.pem"),
+    ],
+)
+def test_a_wrong_variable_fails_each_trace_and_is_named(
+    receiver: Receiver,
+    new_export: Callable[[str], TraceExport],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    remark: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    export = new_export("https://127.0.0.1:9")
+    for _ in range(3):
+        export.offer(lambda: (Span("checkpoint", 0, 1),))
+    poll(lambda: export.outcomes.items() == [("failed", 3)])
+    (line,) = _remarks(caplog)
+    assert remark in line
+    monkeypatch.delenv(variable)
+    export._endpoint = receiver.endpoint
+    export.offer(lambda: (Span("checkpoint", 0, 1),))
+    receiver.until("checkpoint", len, 30)
+
+
+def test_the_status_of_a_receiver_that_refuses_is_logged(
+    request: pytest.FixtureRequest,
+    new_export: Callable[[str], TraceExport],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_receiver: Receiver, _request: object, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "no such token")
+
+    monkeypatch.setattr(otlp_receiver.Receiver, "Export", refuse)
+    request.addfinalizer((refusing := otlp_receiver.Receiver()).close)
+    export = new_export(refusing.endpoint)
+    export.offer(lambda: (Span("checkpoint", 0, 1),))
+    poll(lambda: export.outcomes.items() == [("failed", 1)])
+    (line,) = _remarks(caplog)
+    assert "UNAUTHENTICATED" in line
+    assert "no such token" in line
 
 
 def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,27 @@ def test_a_failure_on_top_of_another_is_a_part_of_it_until_the_attempt_runs() ->
     assert (first[0].error, second[0].error) == ("the next failure: second", "the job is FAILED")
 
 
+def test_each_failure_of_a_job_that_never_runs_ends_the_failover_before_it() -> None:
+    traced = Traced()
+    traced.hear(KIND.JOB_RECOVERED, 5, attempt=4)
+    for attempt in range(5, 1_005):
+        traced.hear(KIND.ATTEMPT_FAILED, attempt * 10, f"failure {attempt}", attempt=attempt)
+    assert len(traced.builds) == 1_000
+    assert len(traced.tracer._failover) == 1
+    (root,) = traced.traces()[1]
+    assert (root.start_us, root.end_us) == (50_000, 60_000)
+    assert (root.attributes["lockgate.text"], root.error) == ("failure 5", "the next failure: failure 6")
+
+
+def test_a_failover_is_bounded_whatever_is_reported() -> None:
+    traced = Traced()
+    for at_ms in range(1_000):
+        traced.hear(KIND.TASK_MANAGER_LOST, at_ms)
+        traced.hear(KIND.FIRST_RECORD, at_ms)
+    assert len(traced.tracer._failover) <= trace.MOST_EVENTS
+    assert max(map(len, traced.traces())) <= trace.MOST_EVENTS
+
+
 def test_a_job_that_only_runs_has_no_failover_and_nobody_may_want_traces() -> None:
     traced = Traced()
     for kind in (KIND.ATTEMPT_DEPLOYED, KIND.FIRST_RECORD, KIND.CHECKPOINT_COMPLETED):
