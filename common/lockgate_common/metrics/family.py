@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of buckets for times."""
+_SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SECONDS = (*_SHORT, 60.0, 120.0, 300.0, 600.0, 1800.0)
+"""Upper bounds of buckets for times. A checkpoint may take as long as its timeout, half an hour for example."""
 
 
 class Kind(Enum):

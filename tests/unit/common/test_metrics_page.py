@@ -71,6 +71,20 @@ def test_a_total_that_falls_makes_a_counter_that_does_not() -> None:
     assert rising.total("others", 7) == 7
 
 
+def test_buckets_tell_a_checkpoint_of_minutes_from_a_longer_one() -> None:
+    histogram = Histogram()
+    for minutes in (2, 5, 10, 30, 31):
+        histogram.observe(minutes * 60)
+    assert histogram.buckets()[0][-6:] == (
+        ("60.0", 0),
+        ("120.0", 1),
+        ("300.0", 2),
+        ("600.0", 3),
+        ("1800.0", 4),
+        ("+Inf", 5),
+    )
+
+
 def test_threads_do_not_lose_counts() -> None:
     histogram, tally = Histogram(), Tally()
 
