@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lockgate_common.metrics.family import Histogram, RisingTotal, Tally
-from lockgate_proto.messages import FailureCause, JobEventKind
+from lockgate_proto.messages import FailureCause, JobEventKind, JobState
 
 from lockgate_coordinator.job.effects import Emit
+from lockgate_coordinator.job.job_state import Outcome
 
 _ENDS = {
     JobEventKind.TASK_MANAGER_LEFT: "task_manager_left",
@@ -30,9 +31,11 @@ class JobMeters:
         self.deployments = Tally()
         self.checkpoint_durations = Histogram()
         self.records = RisingTotal()
+        self.running_since_s = 0.0
+        """When it last became RUNNING, since 1970."""
 
-    def count(self, effect: Emit) -> None:
-        """An event of the job."""
+    def count(self, effect: Emit, at_unix_us: int) -> None:
+        """An event of the job, and when it happened."""
         kind, reason = effect.event.kind, effect.reason.name.lower() if effect.reason is not None else ""
         if kind in _CHECKPOINTS:
             self.checkpoints.add((_CHECKPOINTS[kind], reason))
@@ -42,6 +45,8 @@ class JobMeters:
             self.ends.add(_ENDS[kind])
         elif kind is JobEventKind.ATTEMPT_DEPLOYED:
             self.deployments.add()
+        elif kind is JobEventKind.STATE_CHANGED and effect.event.text == JobState.RUNNING.name:
+            self.running_since_s = at_unix_us / 1e6
         if effect.took_ms is not None:
             self.checkpoint_durations.observe(effect.took_ms / 1_000)
 
@@ -51,4 +56,6 @@ class Meters:
 
     def __init__(self) -> None:
         self.grants, self.revocations, self.fenced_writes = Tally(), Tally(), Tally()
+        self.jobs_ended = Tally(outcome.value for outcome in Outcome)
+        """By outcome. Of the process and not of a term: it is 0 on a standby, so that no first one is missed later."""
         self.takeovers, self.writes, self.reads = Histogram(), Histogram(), Histogram()

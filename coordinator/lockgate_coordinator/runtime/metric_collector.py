@@ -10,7 +10,7 @@ from lockgate_common.metrics.process_part import ProcessPart
 from lockgate_common.metrics.samples import Samples
 from lockgate_common.serving.call_places import CallPlaces
 from lockgate_ha.elector import Elector
-from lockgate_proto.messages import CompletedCheckpoint, JobStatus
+from lockgate_proto.messages import CompletedCheckpoint, JobState, JobStatus
 
 from lockgate_coordinator.runtime import metric_families as of
 from lockgate_coordinator.runtime.dispatcher import Dispatcher
@@ -62,6 +62,8 @@ class LeadershipPart:
         samples.add(of.COORDINATORS, len(self._elector.contenders()))
         samples.add(of.GRANTS, meters.grants.total())
         samples.add(of.REVOCATIONS, meters.revocations.total())
+        for outcome, count in meters.jobs_ended.items():
+            samples.add(of.JOBS_ENDED, count, outcome)
         samples.add(of.FENCED_WRITES, meters.fenced_writes.total())
         samples.add_histogram(of.TAKEOVER, meters.takeovers)
         samples.add_histogram(of.ZOOKEEPER_WRITE, meters.writes)
@@ -94,15 +96,14 @@ class TermPart:
 
 
 _Job = tuple[JobStatus, int, JobMeters]
-"""The number is the interval of its checkpoints in ms; 0 while it does not run."""
+"""The number is the interval of its checkpoints in ms; 0 while it is not known."""
 
 
 def _seen(term: LeaderTerm) -> tuple[list[_Job], int, int, int]:
     """On the actor thread: jobs, used slots, free slots, task managers."""
     jobs = []
     for runner in term.jobs.values():
-        advice = runner.preparation()
-        options = advice.graph.checkpoints if advice is not None and advice.graph is not None else None
+        options = runner.query(lambda master: master.attempts.graph.checkpoints)
         jobs.append((runner.status(), options.interval_ms if options is not None else 0, runner.meters))
     known = term.task_manager_statuses()
     free = sum(task_manager.free_slots for task_manager in known)
@@ -112,6 +113,8 @@ def _seen(term: LeaderTerm) -> tuple[list[_Job], int, int, int]:
 def _add_job(samples: Samples, status: JobStatus, meters: JobMeters) -> None:
     key = status.job_key
     samples.add(of.JOB_STATE, 1, key, status.state.name)
+    if status.state in (JobState.RUNNING, JobState.FINISHING):
+        samples.add(of.RUNNING_SINCE, meters.running_since_s, key)
     samples.add(of.JOB_ATTEMPT, status.attempt, key)
     samples.add(of.JOB_RESTARTS, status.restarts, key)
     samples.add(of.ATTEMPTS_DEPLOYED, meters.deployments.total(), key)

@@ -17,6 +17,9 @@ SUSPENDED = gauge(
 COORDINATORS = gauge("lockgate_coordinators", "Coordinators in the line of candidates, the leader included.")
 GRANTS = counter("lockgate_leadership_grants_total", "How often this process was made the leader.")
 REVOCATIONS = counter("lockgate_leadership_revocations_total", "How often this process stopped being the leader.")
+JOBS_ENDED = counter(
+    "lockgate_jobs_ended_total", "Jobs that have ended under this coordinator; 0 on a standby.", ("outcome",)
+)
 FENCED_WRITES = counter(
     "lockgate_fenced_writes_total", "Writes that ZooKeeper refused because of a later grant; each ends a term."
 )
@@ -35,6 +38,11 @@ JOBS = gauge("lockgate_jobs", "Jobs that have not been cleaned up, by state.", (
 
 # Jobs, of the leader.
 JOB_STATE = gauge("lockgate_job_state", "1, with the job's present state.", ("job_key", "state"))
+RUNNING_SINCE = gauge(
+    "lockgate_job_running_since_timestamp_seconds",
+    "When the job began to run under this leader, in seconds since 1970; only while it runs.",
+    _JOB,
+)
 JOB_ATTEMPT = gauge("lockgate_job_attempt", "The number of the job's newest attempt.", _JOB)
 JOB_RESTARTS = counter("lockgate_job_restarts_total", "Restarts since the job's submission.", _JOB)
 ATTEMPTS_DEPLOYED = counter(
@@ -107,7 +115,9 @@ CHECKPOINT_COMPLETED = gauge(
     "When the newest checkpoint was complete, in seconds since 1970; its age is time() minus this.",
     _JOB,
 )
-CHECKPOINT_INTERVAL = gauge("lockgate_checkpoint_interval_seconds", "The job's setting; while the job runs.", _JOB)
+CHECKPOINT_INTERVAL = gauge(
+    "lockgate_checkpoint_interval_seconds", "The job's setting; once the leader has read its records.", _JOB
+)
 
 FAMILIES = (*process_part.FAMILIES, *(known for known in list(globals().values()) if isinstance(known, Family)))
 """Every one that a coordinator can show."""

@@ -73,9 +73,10 @@ class StatusPublisher:
 
     def event(self, effect: Emit, cause_id: str) -> None:
         """Keeps the event, sends it to watchers, counts and logs it. cause_id: its cause in the job's story."""
-        event, key, kind = effect.event, self._last.job_key, effect.event.kind
-        self.note(dataclasses.replace(event, unix_us=event.unix_us or unix_us()), effect.parts)
-        self.meters.count(effect)
+        key, kind = self._last.job_key, effect.event.kind
+        event = dataclasses.replace(effect.event, unix_us=effect.event.unix_us or unix_us())
+        self.note(event, effect.parts)
+        self.meters.count(effect, event.unix_us)
         fields = {"attempt": event.attempt, "checkpoint": event.checkpoint_id, "cause": cause_id}
         text = "job %s: %s, attempt %d%s: %s"
         number = f", checkpoint {event.checkpoint_id}" if event.checkpoint_id else ""

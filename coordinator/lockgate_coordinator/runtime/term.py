@@ -179,6 +179,7 @@ class LeaderTerm:
             result = found.result
             log.info("job %s has ended (%s); finishing its clean-up", key, result.outcome)
             self.results[key] = result
+            self.fence.meters.jobs_ended.add(result.outcome)  # the leader before may not have shown it any more
             del self.jobs[key]
             runner.had_ended(status_of(result, self.services.address))
             self._clean_ups.begin(key, result.run_id)
@@ -295,6 +296,7 @@ class LeaderTerm:
         self._copies.ended(job_key, runner.record.run_id, self._free_slots())
         if runner.result is not None:
             self.results[job_key] = runner.result
+            self.fence.meters.jobs_ended.add(runner.result.outcome)
         self.ended[job_key] = runner
         while len(self.ended) > _ENDED_KEPT:
             self.ended.popitem(last=False)

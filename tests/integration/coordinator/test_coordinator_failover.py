@@ -460,6 +460,8 @@ def test_a_dirty_result_is_cleaned_up_and_never_run_again(
     task_manager.connect(successor.address)
     after = caller(successor)
     assert after.status("job").state is JobState.FINISHED
+    counted = dict(successor.dispatcher.meters.jobs_ended.items())
+    assert counted == {"FINISHED": 1, "FAILED": 0, "CANCELED": 0}, "the leader before may not have shown it any more"
     session = server.open()
     done = threading.Event()
     while session.get(Paths("default").job("job")) is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lockgate_common.clock import unix_ms
 from lockgate_coordinator.runtime.metric_families import FAMILIES
 from lockgate_coordinator.runtime.process import Coordinator
 from lockgate_proto import messages as m
@@ -101,6 +103,46 @@ def test_attempts_are_counted_by_the_cause_of_their_end(
     assert page.get(family, job_key="job", cause="user_code") == 1
     assert page.get(family, job_key="job", cause="task_manager_lost") == 1
     assert page.labels(family, "cause") == causes
+
+
+def test_the_interval_is_shown_before_a_job_runs_and_its_start_while_it_does(
+    measured: Coordinator, caller: NewCaller, new_task_manager: NewTaskManager
+) -> None:
+    before = unix_ms() / 1e3
+    api = caller(measured)
+    api("Submit", m.SubmitRequest("job", graph()))
+    api.until("job", lambda status: "slot" in status.message)
+    page = _page(measured)
+    assert page.get("lockgate_job_state", job_key="job", state="WAITING_FOR_SLOTS") == 1
+    assert page.get("lockgate_checkpoint_interval_seconds", job_key="job") == 0.1
+    assert page.get("lockgate_job_running_since_timestamp_seconds", job_key="job") is None
+    new_task_manager().connect(measured.address)
+    api.state("job", m.JobState.RUNNING)
+    since = _page(measured).get("lockgate_job_running_since_timestamp_seconds", job_key="job")
+    assert since is not None
+    assert before - 1 <= since <= unix_ms() / 1e3 + 1
+
+
+def _ended(coordinator: Coordinator) -> dict[str, float | None]:
+    page = _page(coordinator)
+    outcomes = ("FINISHED", "FAILED", "CANCELED")
+    return {outcome: page.get("lockgate_jobs_ended_total", outcome=outcome) for outcome in outcomes}
+
+
+def test_jobs_are_counted_by_their_outcome_and_a_standby_shows_zeros(
+    measured: Coordinator, caller: NewCaller, new_task_manager: NewTaskManager, new_coordinator: NewCoordinator
+) -> None:
+    none = dict.fromkeys(("FINISHED", "FAILED", "CANCELED"), 0)
+    standby = new_coordinator(metrics=LOOPBACK)
+    assert _ended(measured) == _ended(standby) == none
+    task_manager = new_task_manager().connect(measured.address)
+    api = caller(measured)
+    api("Submit", m.SubmitRequest("job", replace(graph(), restart=m.RestartStrategy(m.NoRestart()))))
+    api.state("job", m.JobState.RUNNING)
+    task_manager.report(m.SubtaskPhase.SUBTASK_FAILED, m.FailureCause.USER_CODE, "OSError: gone")
+    api.state("job", m.JobState.FAILED)
+    assert _ended(measured) == none | {"FAILED": 1}
+    assert _ended(standby) == none
 
 
 @pytest.mark.usefixtures("measured")
