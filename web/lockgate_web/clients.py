@@ -13,6 +13,7 @@ from lockgate_common.security import Credentials
 from lockgate_proto.messages import ClusterStatus, JobStatus
 
 from lockgate.client import Client, ClientError
+from lockgate_web.shared_watch import SharedWatch
 
 _KEPT = 32
 _PATIENCE_MS = 5_000
@@ -20,11 +21,12 @@ _OVERVIEW_S = 0.9  # as old may an overview be, or its failure, that several pag
 
 
 class HeldClient:
-    """users: requests and streams that use it now."""
+    """users: requests and streams that use it now. watches: by job, of open pages; on the loop only."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.users = 0
+        self.watches: dict[str, SharedWatch] = {}
         self._lock = threading.Lock()
         self._shared: tuple[ClusterStatus, Sequence[JobStatus]] | ClientError | None = None
         self._taken_s = 0.0

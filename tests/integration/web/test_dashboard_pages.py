@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -299,6 +300,18 @@ def test_hours_of_checkpoints_push_no_takeover_out_of_an_open_page(shown: Site, 
         """
     )
     assert found == [False, 403, 403, [1, 2], 8999]
+
+
+def test_a_time_of_another_day_has_its_date(shown: Site, browser: Any) -> None:
+    browser.get(f"{shown.leader.dashboard}/jobs/{KEY}")
+    found = browser.execute_async_script(
+        """
+        const done = arguments[0];
+        import('/static/format.js').then(({ clock }) => done([clock(Date.now() * 1000), clock(1.7e15)]));
+        """
+    )
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", found[0])
+    assert found[1] == "2023-11-14 22:13:20.000"
 
 
 def test_no_checkpoint_is_called_retained_after_a_newer_one_took_its_place(shown: Site, browser: Any) -> None:

@@ -63,7 +63,7 @@ export function checkpointsPart(place, model) {
     const [look, outcome] = outcomeOf(each);
     return [id(each), `${words(each.kind)}${each.unaligned ? ", unaligned" : ""}`,
       [h("span", { class: `state ${look}` }, outcome), each.text ? h("div", { class: "small dim reason" }, each.text.slice(0, 400)) : null],
-      h("span", { title: moment(each.triggered_unix_ms) }, clock(each.triggered_unix_ms * 1000).slice(0, 8)),
+      h("span", { title: moment(each.triggered_unix_ms) }, clock(each.triggered_unix_ms * 1000).replace(/\..*/, "")),
       millis(each.duration_ms), size(each.size_bytes), each.written_bytes ? size(each.written_bytes) : "-",
       `${each.longest_alignment_ms} ms`, `${each.longest_sync_ms.toFixed(1)} ms`, each.subtasks ? `${each.acknowledged} of ${each.subtasks}` : "-", each.state || "-",
       each.kind === "savepoint" && each.retained

@@ -52,7 +52,11 @@ export const utc = (unixMs) => (unixMs == null || Math.abs(unixMs) > 8e15 ? "-" 
 
 export const moment = (unixMs) => (unixMs ? `${utc(unixMs)} UTC` : "-");
 
-export const clock = (unixUs) => new Date(unixUs / 1000).toISOString().slice(11, 23);
+// Of UTC, to the millisecond; with its date when it is older than a day.
+export function clock(unixUs) {
+  const text = new Date(unixUs / 1000).toISOString().slice(0, 23).replace("T", " ");
+  return Date.now() - unixUs / 1000 < 86400000 ? text.slice(11) : text;
+}
 
 const LOOKS = { RUNNING: "good", FINISHED: "off", CANCELED: "off", FAILED: "bad", HELD_BACK: "bad" };
 export const look = (state) => LOOKS[state] ?? "wait";
