@@ -13,8 +13,8 @@ from lockgate_common.token_book import issue, remove
 from lockgate_coordinator.runtime import removals
 from lockgate_ha.records import JobRecords
 from lockgate_proto import messages as m
-from lockgate_web import streams
 from lockgate_web.dashboard import Dashboard
+from lockgate_web.shared_watch import SharedWatch
 
 from tests.chromium import faults, until
 from tests.integration.coordinator.conftest import (
@@ -476,18 +476,19 @@ def test_a_click_counts_although_the_page_changes_meanwhile(shown: Site, browser
 def test_an_event_is_shown_once_although_its_stream_was_cut(
     shown: Site, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watches: list[Any] = []
-    watch = streams._watch
+    watches: list[SharedWatch] = []
+    run = SharedWatch.run
 
-    def noting(asked: Any, box: Any) -> None:
-        watches.append(box)
-        watch(asked, box)
+    def noting(watch: SharedWatch) -> None:
+        watches.append(watch)
+        run(watch)
 
-    monkeypatch.setattr(streams, "_watch", noting)
+    monkeypatch.setattr(SharedWatch, "run", noting)
     rows = "[...document.querySelectorAll('table[aria-label=Events] tbody tr')].map(each => each.textContent)"
     browser.get(f"{shown.leader.dashboard}/jobs/{KEY}#failovers")
     until(browser, f"{rows}.some(each => each.includes('attempt deployed'))")
-    watches[0].closed.set()
+    for box in list(watches[0]._boxes):
+        box.put(end="")
     poll(lambda: len(watches) == 2)
     shown.api("Cancel", m.CancelRequest(KEY))
     until(browser, "document.querySelector('h1').textContent.includes('canceled')")
