@@ -49,7 +49,7 @@ class Mailbox:
         with self._lock:
             self._events.extend(events)
             self._status = status or self._status
-            self._end = end
+            self._end = end if self._end is None else self._end
         try:
             self._loop.call_soon_threadsafe(self._arrived.set)
         except RuntimeError:
