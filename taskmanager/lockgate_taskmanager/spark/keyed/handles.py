@@ -1,7 +1,7 @@
 """State and timers of the current key, as a process function sees them.
 
 Runs in Spark's Python workers, which need no installation of Lockgate: the module travels with the function and imports
-only the standard library and pyarrow.
+only the standard library, pyarrow, and names of modules that travel with it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,31 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+
+from lockgate_taskmanager.spark.functions.kept import are_kept
+from lockgate_taskmanager.spark.functions.rows import shown
 
 Entry = tuple[Any, int]  # a value, and when it expires (milliseconds since 1970; 0: it does not)
 Convert = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_MS = 1 << 62
 _CONTAINERS = frozenset({dict, list, tuple})
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type[Any]], ...] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_float64, float),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_string, str),
+    (pa.types.is_binary, bytes),
+    (pa.types.is_date, date),
+    (pa.types.is_timestamp, datetime),
+)
+"""Types of values that Arrow keeps in columns of such types."""
 
 
 class Cells:
@@ -247,18 +261,36 @@ def converter(kind: pa.DataType, subject: str) -> Convert:
     if types.is_integer(kind):
         return _integers(kind, subject)
     if types.is_floating(kind):
-        return lambda value: float(value) if isinstance(value, int | float) else _refuse(value, kind, subject)
-    for test, plain in ((types.is_boolean, bool), (types.is_string, str), (types.is_binary, bytes)):
-        if test(kind):
-            return partial(_plain, plain, kind, subject)
+        return partial(_float, kind, subject)
+    plain = _plain_type(kind)
+    if plain in (bool, str, bytes):
+        return partial(_plain, plain, kind, subject)
+
+    is_plain = _plain_test(kind)
 
     def convert(value: Any) -> Any:
         try:
-            return _in_utc(pa.scalar(value, kind).as_py())
+            made = pa.scalar(value, kind)
+            if is_plain(value) or are_kept([value], kind):
+                return _in_utc(made.as_py())
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return _refuse(value, kind, subject)
+            pass
+        return _refuse(value, kind, subject)
 
     return convert
+
+
+def _plain_test(kind: pa.DataType) -> Callable[[Any], bool]:
+    """Whether a value is one that Arrow keeps, as most are: found out much faster than by `are_kept`."""
+    plain = _plain_type(kind)
+    if not pa.types.is_list(kind):
+        return lambda value: type(value) is plain
+    elements = frozenset({type(None), _plain_type(kind.value_type)})
+    return lambda value: type(value) is list and elements.issuperset(map(type, value))
+
+
+def _plain_type(kind: pa.DataType) -> type[Any] | None:
+    return next((plain for test, plain in _PLAIN if test(kind)), None)
 
 
 def optional(convert: Convert) -> Convert:
@@ -275,6 +307,18 @@ def _copied(value: Any) -> Any:
 
 def _plain(plain: type[Any], kind: pa.DataType, subject: str, value: Any) -> Any:
     return plain(value) if isinstance(value, plain) else _refuse(value, kind, subject)
+
+
+def _float(kind: pa.DataType, subject: str, value: Any) -> float:
+    """Of a whole number, too, if it has the same value."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+            if number == value:
+                return number
+    return _refuse(value, kind, subject)  # type: ignore[no-any-return]
 
 
 def _integers(kind: pa.DataType, subject: str) -> Convert:
@@ -303,7 +347,7 @@ def _in_utc(value: Any) -> Any:
 
 
 def _refuse(value: Any, kind: pa.DataType, subject: str) -> Any:
-    raise TypeError(f"{subject} is {kind} and cannot hold {value!r}")
+    raise TypeError(f"{subject} is {kind} and cannot hold {shown(value)}")
 
 
 def _millis(when: Any) -> int:
