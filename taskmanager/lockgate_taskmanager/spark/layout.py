@@ -200,6 +200,11 @@ class ChainLayout:
     reopened: Callable[[Sequence[SplitState]], Sequence[SplitState]] = tuple
 
     @property
+    def first_id(self) -> str:
+        """Of the operator that takes the input; "" without any."""
+        return self.operators[0].id if self.operators else ""
+
+    @property
     def declaring(self) -> Operator | None:
         """The operator that declares event time, if any."""
         return next((operator for operator in self.operators if isinstance(operator.kind, EventTime)), None)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from lockgate_common.backlog import Backlog
@@ -176,23 +177,18 @@ class ChainProgram:
         return source.unread(int(time.monotonic() * 1000)) if source is not None else Backlog()
 
     def process(self, source_vertex: str, table: pa.Table) -> Batch:
-        with self._interruptible():
-            self._at = self._layout.operators[0].id if self._layout.operators else ""
-            return self._portion_of(self._received(source_vertex, table))
+        self._rest = self._received(source_vertex, table)
+        return self.go_on()
 
     def go_on(self) -> Batch:
-        with self._interruptible():
-            self._at = self._layout.operators[0].id if self._layout.operators else ""
-            if self._rest is not None:
-                return self._portion_of(self._rest)
+        if self._rest is None:
             assert isinstance(self._state, Fires), "there is more"
-            return self._put_out(self._state, self._state.go_on())
-
-    def _portion_of(self, portions: Iterator[Batch]) -> Batch:
-        """The next batch of a received table; the remaining portions are neither in the state nor emitted."""
-        batch = next(portions)
-        self._rest = portions if batch.has_more else None
-        return batch
+            return self._fired(self._state, self._state.go_on)
+        with self._interruptible():
+            self._at = self._layout.first_id
+            batch = next(self._rest)  # the remaining portions are neither in the state nor emitted
+            self._rest = self._rest if batch.has_more else None
+            return batch
 
     def _received(self, source_vertex: str, table: pa.Table) -> Iterator[Batch]:
         """A received table, in portions."""
@@ -238,20 +234,13 @@ class ChainProgram:
         if self._join is not None:
             self._join.advance(watermark_ms)
             return Batch(held_back_ms=self._join.held_back_ms)
-        if not isinstance(self._state, Fires):
-            return Batch()
-        with self._interruptible():
-            with blamed(self._layout.keyed):
-                fired = self._state.advance(watermark_ms)
-            return self._put_out(self._state, fired)
+        state = self._state
+        return self._fired(state, partial(state.advance, watermark_ms)) if isinstance(state, Fires) else Batch()
 
     def tick(self, unix_ms: int) -> Batch:
         self._unix_ms = unix_ms
-        if not isinstance(self._state, ProcessingTimeStore):
-            return Batch()
-        with self._interruptible():
-            fired = self._state.tick(unix_ms)
-            return Batch() if fired is None else self._put_out(self._state, fired)
+        state = self._state
+        return self._fired(state, partial(state.tick, unix_ms)) if isinstance(state, ProcessingTimeStore) else Batch()
 
     def wakes_at(self) -> int | None:
         return self._state.wakes_at() if isinstance(self._state, ProcessingTimeStore) else None
@@ -285,9 +274,12 @@ class ChainProgram:
         return self.advance(MAX_WATERMARK)
 
     def snapshot(self, checkpoint_id: int, order: SnapshotOrder = BY_ITSELF) -> ChainSnapshot:
-        layout, subtask = self._layout, self._context.subtask
-        functions = (stage for stage in layout.stages if isinstance(stage, FunctionStage))  # first: they may refuse
-        objects = sum((stage.snapshot(checkpoint_id, order) for stage in functions), ())
+        layout, subtask, objects = self._layout, self._context.subtask, tuple[FrozenStore, ...]()
+        with self._interruptible():  # the author's code
+            for stage in layout.stages:
+                if isinstance(stage, FunctionStage):  # first: they may refuse
+                    self._at, self._ranges = id_of(stage), ()
+                    objects += stage.snapshot(checkpoint_id, order)
         counters = self._counters.values()
         if self._ahead is not None and layout.head is not None:
             lost = self._ahead.freeze(checkpoint_id, order.is_savepoint)
@@ -327,7 +319,7 @@ class ChainProgram:
 
     def _closing(self) -> Iterator[Callable[[], None]]:
         if self._layout.source is not None:
-            self._at = self._layout.head.id if self._layout.head is not None else ""
+            self._at = self._layout.first_id
             yield self._layout.source.close
         for stage in self._layout.stages:
             self._at = id_of(stage)
@@ -362,8 +354,15 @@ class ChainProgram:
             yield Batch(emissions + batch.emissions, batch.reached_sink, has_more=not is_over, is_settled=is_over)
             emissions = ()
 
+    def _fired(self, state: Fires, fire: Callable[[], pa.Table | None]) -> Batch:
+        """Emits the results that keyed state fires. fire: None if nothing is due."""
+        with self._interruptible():
+            self._at = self._layout.first_id
+            with blamed(self._layout.keyed):
+                fired = fire()
+            return Batch() if fired is None else self._put_out(state, fired)
+
     def _put_out(self, state: Fires, fired: pa.Table) -> Batch:
-        """Emits the results that keyed state has fired."""
         assert self._layout.keyed is not None
         # a restored subtask may get the end of its input before any record
         prologue = () if self._compiled else self._compile_behind(state)
