@@ -6,18 +6,20 @@ of its own, such as a numpy array that it fills again at the next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from lockgate_proto.messages import RecordCall, RecordForm
 
 from lockgate_taskmanager.spark.functions.casts import fitted, has_map
 from lockgate_taskmanager.spark.functions.rows import WrongResult, array_of, described
 
 _COLUMN = (pa.Array, pa.ChunkedArray, pd.Series, np.ndarray)
+_EXACT = 1 << 53  # integers up to here are floats without loss
 
 
 class Vectorized:
@@ -30,9 +32,9 @@ class Vectorized:
 
     def run(self, table: pa.Table) -> pa.Table:
         """The output. Raises what the function raises, and WrongResult."""
-        result = self._function(table.to_pandas() if self._is_pandas else table)
+        result = self._function(_frame(table) if self._is_pandas else table)
         if self._call is RecordCall.FILTER:
-            return table.filter(_mask(result, table.num_rows))
+            return table.filter(_mask(result, table.num_rows, self._is_pandas))
         return _owned(self._table(result, table.num_rows), table)
 
     def _table(self, result: Any, count: int) -> pa.Table:
@@ -56,22 +58,59 @@ class Vectorized:
         if self._call is RecordCall.MAP and rows != count:
             text = f"returned {rows} rows for {count}; map returns one for each, flat_map any number"
             raise WrongResult(text, _first_without_row(result, count))
-        arrays = [_column(columns[field.name], field) for field in self._schema]
+        arrays = [_column(columns[field.name], field, self._is_pandas) for field in self._schema]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
-def _mask(result: Any, count: int) -> pa.ChunkedArray:
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """With integers as Python objects in columns where floats, which pandas takes for NULL, would change them."""
+    frame: pd.DataFrame = table.to_pandas()
+    for index, column in enumerate(table.columns):
+        if _needs_objects(column):
+            frame.isetitem(index, column.to_pandas(integer_object_nulls=True))
+    return frame
+
+
+def _needs_objects(column: pa.ChunkedArray) -> bool:
+    """Whether it has both NULL and an integer that no float is equal to, at any depth."""
+    integers = [array for chunk in column.chunks for array in _integers_in(chunk)]
+    if not any(array.null_count for array in integers):
+        return False
+    bounds = (pc.min_max(array).as_py() for array in integers if array.null_count < len(array))
+    return any(bound["min"] < -_EXACT or bound["max"] > _EXACT for bound in bounds)
+
+
+def _integers_in(array: pa.Array) -> Iterator[pa.Array]:
+    kind = array.type
+    if pa.types.is_int64(kind):
+        yield array
+    elif pa.types.is_nested(kind):
+        for part in _parts(array):
+            yield from _integers_in(part)
+
+
+def _parts(array: pa.Array) -> Sequence[pa.Array]:
+    """What a nested array consists of, without what a slice leaves out."""
+    if pa.types.is_struct(array.type):
+        return array.flatten()  # type: ignore[no-any-return]
+    if not pa.types.is_map(array.type):
+        return (array.flatten(),)
+    first, end = (array.offsets[index].as_py() for index in (0, -1))
+    return array.keys[first:end], array.items[first:end]
+
+
+def _mask(result: Any, count: int, is_pandas: bool) -> pa.ChunkedArray:
     """What a filter returns for so many records."""
     if not _is_column(result):
         raise WrongResult(f"returned {_named(result)}; a filter returns an array of booleans")
     if len(result) != count:
         raise WrongResult(f"returned {len(result)} values for {count} rows; a filter returns a boolean for each")
-    mask = _chunked(result)
+    mask = _chunked(result, is_pandas)
     if mask is not None and pa.types.is_null(mask.type):
         mask = mask.cast(pa.bool_())
     if mask is not None and pa.types.is_boolean(mask.type):
         return mask
-    values = _values(result) if mask is None else mask.to_pylist()
+    values = _values(result, is_pandas) if mask is None else mask.to_pylist()
     is_wrong = (value is not None and not isinstance(value, bool | np.bool_) for value in values)
     index = next((number for number, wrong in enumerate(is_wrong) if wrong), 0)
     kind = "" if mask is None else f", in an array of {mask.type}"
@@ -92,26 +131,27 @@ def _is_column(result: Any) -> bool:
     return isinstance(result, _COLUMN) and not (isinstance(result, np.ndarray) and result.ndim == 0)
 
 
-def _column(column: Any, field: pa.Field) -> pa.ChunkedArray:
+def _column(column: Any, field: pa.Field, is_pandas: bool) -> pa.ChunkedArray:
+    """is_pandas: of a pandas function, whose NaN are NULL; those of a series are in any case."""
     is_inferred = isinstance(column, pd.Series | np.ndarray) and column.dtype == object and column.ndim == 1
-    made = None if is_inferred and has_map(field.type) else _chunked(column)  # Arrow infers no map
+    made = None if is_inferred and has_map(field.type) else _chunked(column, is_pandas)  # Arrow infers no map
     if made is None:  # by its type, as for single records: the first value that does not fit is known then
-        return _in_chunks(array_of(_values(column), field))
+        return _in_chunks(array_of(_values(column, is_pandas), field))
     return fitted(made, field)
 
 
-def _chunked(column: Any) -> pa.ChunkedArray | None:
+def _chunked(column: Any, is_pandas: bool) -> pa.ChunkedArray | None:
     """None: Arrow knows no type for it."""
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return _in_chunks(column)
     try:
-        return _in_chunks(pa.array(column, from_pandas=True))
+        return _in_chunks(pa.array(column, from_pandas=is_pandas or isinstance(column, pd.Series)))
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
 
 
-def _values(column: pd.Series | np.ndarray) -> list[Any]:
-    if column.ndim > 1:
+def _values(column: pd.Series | np.ndarray, is_pandas: bool) -> list[Any]:
+    if column.ndim > 1 or not (is_pandas or isinstance(column, pd.Series)):
         return list(column)
     return [None if is_null else value for value, is_null in zip(column, pd.isna(column), strict=True)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -261,6 +262,58 @@ def test_pandas_returns_maps() -> None:
     with pytest.raises(WrongResult, match=r"returned \{'a': 1.5\} of type dict for column 'm'") as caught:
         made(pd.Series([None, {"a": 1.5}]), kind, PANDAS)
     assert caught.value.index == 1
+
+
+_LARGE = 2**53 + 1  # no float is equal to it
+
+
+@pytest.mark.parametrize("depth", ["", "list", "struct", "map"])
+@pytest.mark.parametrize("number", [_LARGE, -_LARGE])
+def test_large_integers_pass_through_pandas_beside_null(depth: str, number: int) -> None:
+    values = pa.array([number, None])
+    column, kind = (values, values.type) if depth in ("", "struct") else nested(values, values.type, depth)
+    if depth == "struct":
+        column = pa.StructArray.from_arrays([values], ["x"])
+        kind = column.type
+    others = pa.nulls(len(column), pa.int64()), pa.array(range(len(column)))
+    given = pa.table([column, *others], pa.schema([("m", kind), ("no", pa.int64()), ("n", pa.int64())]))
+    dtypes: list[str] = []
+
+    def same(frame: pd.DataFrame) -> pd.DataFrame:
+        dtypes.extend(map(str, frame.dtypes))
+        return frame
+
+    assert Vectorized(same, MAP, PANDAS, given.schema).run(given).to_pylist() == given.to_pylist()
+    assert dtypes == ["object", "float64", "int64"]
+
+
+def test_a_pandas_filter_compares_large_integers_beside_null() -> None:
+    given = pa.table({"n": pa.array([_LARGE - 1, _LARGE, None])})
+    found = Vectorized(lambda frame: frame["n"] == _LARGE, FILTER, PANDAS, given.schema).run(given)
+    assert found.to_pydict() == {"n": [_LARGE]}
+
+
+def test_integers_that_floats_are_equal_to_are_floats_beside_null() -> None:
+    given = pa.table({"n": pa.array([2**53, -(2**53), None]), "large": pa.array([_LARGE] * 3)})
+    dtypes: list[str] = []
+
+    def same(frame: pd.DataFrame) -> pd.DataFrame:
+        dtypes.extend(map(str, frame.dtypes))
+        return frame
+
+    assert Vectorized(same, MAP, PANDAS, given.schema).run(given).equals(given)
+    assert dtypes == ["float64", "int64"]
+
+
+@pytest.mark.parametrize("kind", [np.float64, object])
+def test_nan_is_null_only_in_what_a_pandas_function_or_a_series_has(kind: Any) -> None:
+    column = np.array([float("nan"), 2.0], kind)
+    for values, form in ((column, PANDAS), (pd.Series(column), PANDAS), (pd.Series(column), ARROW)):
+        assert made(values, pa.float64(), form) == [None, 2.0]
+    for values in (column, pa.array([float("nan"), 2.0])):
+        first, second = made(values, pa.float64(), ARROW)
+        assert math.isnan(first)
+        assert second == 2.0
 
 
 _NUMBER = pa.int64()
