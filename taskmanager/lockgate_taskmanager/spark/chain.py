@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from lockgate_taskmanager.spark import connect, event_time
 from lockgate_taskmanager.spark.actions import refused
 from lockgate_taskmanager.spark.author_classes import AuthorClasses
-from lockgate_taskmanager.spark.errors import explained, lost_session, sentence
+from lockgate_taskmanager.spark.errors import explained, is_authors, lost_session, sentence
 from lockgate_taskmanager.spark.leaf import DataFrame
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.passable import key_refusal
@@ -243,7 +243,7 @@ def _python(frame: DataFrame, function: Callable[..., Any], where: str) -> DataF
         except (Py4JError, ProgramError):
             raise
         except PySparkException as error:
-            if lost_session(error):
+            if lost_session(error) or not is_authors(error):
                 raise
             raise UserError(f"{where}: {sentence(error, frame.columns)}{line_of(error)}") from error
         except Exception as error:  # the author's code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,10 +26,11 @@ from pyspark.errors import (
     UnknownException,
     UnsupportedOperationException,
 )
-from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.errors.exceptions.captured import CapturedException, convert_exception
+from pyspark.errors.exceptions.connect import SparkConnectException
 
 from lockgate_taskmanager.spark.outages import names_outage
-from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE, Exited, is_exit, raised_in
+from lockgate_taskmanager.spark.raised import BY_INPUT, RAISED, UNREADABLE_VALUE, is_exit, lasts, raised_in
 from lockgate_taskmanager.spark.sql_place import sql_place
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
 
@@ -79,27 +81,12 @@ _LOST_SESSION = re.compile(r"INVALID_HANDLE\.SESSION|NO_ACTIVE_SESSION|server si
 _SILENT = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 _GRPC_DETAILS = re.compile(r'^<_.*?details = "([^\n]+)"$', re.DOTALL | re.MULTILINE)  # a gRPC error as a string
 _TRACEBACK = "Traceback (most recent call last)"
-_RAISED = re.compile(r"the Python function raised ([\w.]+)")
+_RAISED = re.compile(rf"{RAISED}([\w.]+)")
 _SQL_CONTEXT = re.compile(r"^== SQL.*==\n(?P<line>.*)\n(?P<marks> *\^+)", re.MULTILINE)
 _DEFECT = re.compile(
     r"^\[INTERNAL_ERROR\]|^(java\.lang\.(ArrayIndexOutOfBounds|ArrayStore|ClassCast|IndexOutOfBounds|NegativeArraySize"
     r"|NullPointer|UnsupportedOperation)Exception|scala\.MatchError)"
 )
-_LASTING = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    Exited,
-    LookupError,
-    NameError,
-    NotImplementedError,
-    RecursionError,
-    StopIteration,
-    TypeError,
-    ValueError,
-)
-_PLAIN = (Exception, RuntimeError)
-"""Exact types, without subclasses from libraries: code that calls nothing raises these because of its input."""
 _OF_A_FUTURE = "java.util.concurrent.ExecutionException"
 _WAITED_FOR = ("Exception thrown in awaitResult", f"{_OF_A_FUTURE}: Exception thrown by job")
 # Py4J's text has the JVM's below a line of its own: `: CLASS: MESSAGE`, the stack, and so for each cause
@@ -167,19 +154,32 @@ def on_data(where: str, text: str, error: Exception) -> ProgramError:
     """The error to raise for an exception caused by records. text: `sentence` of it."""
     if isinstance(error, PythonException) or _TRACEBACK in str(error):
         name = _RAISED.match(text)
-        kind = getattr(builtins, name[1], None) if name else None
+        kind = _standard_type(name[1]) if name else None
         if is_exit(kind):
             return UserError(f"{where}: {text}")
-        if not (isinstance(kind, type) and lasts(kind)) and not text.startswith(UNREADABLE_VALUE):
+        is_lasting = text.startswith(UNREADABLE_VALUE) or BY_INPUT in str(error) or (kind is not None and lasts(kind))
+        if not is_lasting:
             return UserCodeFailed(f"{where}: {text}", is_environmental=names_outage(name[1] if name else ""))
     found = _SQL_CONTEXT.search(str(error))
     line, marks = (found["line"], found["marks"]) if found else ("", "")
     return DataError(text, where=where, query=line, fragment=line[marks.find("^") : len(marks)])
 
 
-def lasts(kind: type) -> bool:
-    """Whether code raises such an exception because of its input; other exceptions may come from its environment."""
-    return issubclass(kind, _LASTING) or kind in _PLAIN
+def _standard_type(name: str) -> type | None:
+    """A type of Python's own by its name, such as `json.decoder.JSONDecodeError`. Nothing is imported: the name is text
+    from outside, and the modules that matter are there.
+    """
+    module, _, last = name.rpartition(".")
+    is_standard = module.partition(".")[0] in sys.stdlib_module_names
+    found = getattr(sys.modules.get(module) if is_standard else None if module else builtins, last, None)
+    return found if isinstance(found, type) else None
+
+
+def is_authors(error: PySparkException) -> bool:
+    """Whether code that calls PySpark is wrong, as far as the error's class tells: it comes from PySpark itself, or is
+    of a kind that does not depend on Spark's surroundings.
+    """
+    return isinstance(error, _USER) or not isinstance(error, CapturedException | SparkConnectException)
 
 
 def _is_wrong_query(error: PySparkException) -> bool:

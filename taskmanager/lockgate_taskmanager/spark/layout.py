@@ -12,6 +12,7 @@ from lockgate_proto.messages import (
     EventTime,
     JoinSide,
     Operator,
+    PythonTransform,
     RecordFunction,
     SinkTransaction,
     SplitState,
@@ -22,19 +23,22 @@ from lockgate_proto.operators import is_keyed, is_source, is_transform, kind_of
 from lockgate_taskmanager.spark.careful import CarefulStage, Check, Outcome, may_be_a_record
 from lockgate_taskmanager.spark.chain import named, queries_of, query_of, transform
 from lockgate_taskmanager.spark.dead_letters import spares
+from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.event_time import Declaration, Times
 from lockgate_taskmanager.spark.functions.stage import FunctionStage
+from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import Content, DataFrame, LeafSpec
 from lockgate_taskmanager.spark.malformed import is_malformed
 from lockgate_taskmanager.spark.outputs import Outputs, Transform
 from lockgate_taskmanager.spark.partials import PartialAggregate
 from lockgate_taskmanager.spark.plan import Plan
+from lockgate_taskmanager.spark.raised import RAISED
 from lockgate_taskmanager.spark.reproducible import irreproducible, varying_behind, varying_literal
 from lockgate_taskmanager.spark.sinks.transaction import Sink
 from lockgate_taskmanager.spark.sources.catching_up import CatchingUp
 from lockgate_taskmanager.spark.sources.reading import Source
 from lockgate_taskmanager.spark.workbench import Workbench
-from lockgate_taskmanager.task.program import DataError, Irreproducible, UserCodeFailed, UserError
+from lockgate_taskmanager.task.program import DataError, Irreproducible, ProgramError, UserCodeFailed, UserError
 from lockgate_taskmanager.task.split_watermarks import SplitWatermarks
 
 
@@ -44,7 +48,7 @@ class SparkStage:
     def __init__(self, name: str, operators: Sequence[Operator], bench: Workbench) -> None:
         """Raises UserError when a Python function cannot be loaded."""
         self.operators = tuple(operators)
-        self._name = name
+        self._name, self._where = name, named(operators[-1]) if operators else "the source"
         self._bench = bench
         self._transforms = [transform(operator) for operator in operators]
         self._plan: Plan | None = None
@@ -67,10 +71,9 @@ class SparkStage:
                 frame = step(frame)
             return frame
 
-        where = named(self.operators[-1]) if self.operators else "the source"
         declared = [step.times for step in self._transforms if isinstance(step, Declaration)]
         times = declared[-1] if declared else None
-        self._plan = self._bench.plan(self._name, spec, build, where, times, queries_of(self.operators))
+        self._plan = self._bench.plan(self._name, spec, build, self._where, times, queries_of(self.operators))
         if self._inputs:
             self._plan.inputs = self._inputs
         else:  # the plan was made by an earlier attempt
@@ -123,10 +126,17 @@ class SparkStage:
             if is_malformed(error) or error.operator_id:
                 raise  # the source's error, not that of an operator after it
             raise self._blamed(error) from error
+        except UserCodeFailed as error:
+            text, names = str(error).removeprefix(f"{self._where}: "), map(named, self._suspects() or self.operators)
+            raise UserCodeFailed(f"{', '.join(names)}: {text}", is_environmental=error.is_environmental) from error
         return self._last
 
+    def _suspects(self) -> list[Operator]:
+        """Those that run the author's Python."""
+        return [operator for operator in self.operators if isinstance(operator.kind, PythonTransform)]
+
     def _blamed(self, error: DataError) -> DataError:
-        """Adds the operator that caused it, where Spark's message identifies one."""
+        """Adds the operator that caused it: that of Spark's message, or the one that fails alone."""
         found = [
             index for index, operator in enumerate(self.operators) if error.query and error.query in query_of(operator)
         ]
@@ -134,14 +144,31 @@ class SparkStage:
             blamed = self._tail.blamed(error)
             if blamed is not error:
                 return blamed
-        if not found and len(self.operators) == 1:
-            found = [0]
         if not found:
-            return error
+            found = self._failing(error)
+        if not found:
+            return error.at(", ".join(map(named, self.operators)), "") if self.operators else error
         operator, columns = self.operators[found[0]], self._inputs[found[0]].columns
         words = set(re.findall(r"\w+", error.fragment))
         named_in_it = [name for name in columns if name in words]
         return error.at(named(operator), operator.id, named_in_it[0] if len(named_in_it) == 1 else "")
+
+    def _failing(self, error: DataError) -> list[int]:
+        """The place of the operator that fails on the current batch: the results of all are computed in turn."""
+        suspects = self._suspects() if error.text.startswith(RAISED) else []
+        if len(suspects) == 1:
+            return [self.operators.index(suspects[0])]
+        places = range(len(self.operators))
+        for place, result in zip(places, self._inputs[1:], strict=False):
+            try:
+                with explained(self._where, on_records=True):
+                    to_arrow(result)
+            except DataError:
+                return [place]
+            except ProgramError:
+                return []
+        is_last = self._tail is None and self._careful is None  # the batch may be a part of it, without bad records
+        return list(places[-1:]) if is_last else []
 
 
 @dataclass(slots=True)

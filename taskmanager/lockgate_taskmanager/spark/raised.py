@@ -23,12 +23,47 @@ _NOT_THE_AUTHORS = re.compile(
 )
 
 
+RAISED = "the Python function raised "
+BY_INPUT = "(raised because of the input)"
+"""Follows the traceback of an error of the author's code in a Python worker, if its type `lasts`: of a type that the
+task manager may not know, such as an author's own.
+"""
+
+
 class Exited(Exception):
     """Stands for `error`, an exception of the author's code that would end a process elsewhere, such as SystemExit."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(with_type(error))
         self.error = self.__cause__ = error
+
+
+_LASTING = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    Exited,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+_PLAIN = (Exception, RuntimeError)
+"""Exact types, without subclasses from libraries: code that calls nothing raises these because of its input."""
+
+
+def lasts(kind: type) -> bool:
+    """Whether code raises such an exception because of its input; other exceptions may come from its environment."""
+    return issubclass(kind, _LASTING) or kind in _PLAIN
+
+
+def mark(error: BaseException) -> None:
+    """Notes for the task manager that the error `lasts`, if it does."""
+    if lasts(type(error)) and BY_INPUT not in getattr(error, "__notes__", ()):
+        error.add_note(BY_INPUT)
 
 
 def raised(error: BaseException) -> str:
@@ -65,7 +100,7 @@ def raised_text(error: str, frames: list[tuple[str, int, str]]) -> str:
     if kind.rpartition(".")[2] == _NOT_ITS_FAULT:
         return sentence
     instead = "; let it raise an error instead of ending the process" if kind in _EXITS else ""
-    return f"the Python function raised {error}{_line(frames)}{instead}"
+    return f"{RAISED}{error}{_line(frames)}{instead}"
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:

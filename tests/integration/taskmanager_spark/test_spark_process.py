@@ -335,13 +335,20 @@ def test_a_state_omitted_for_a_while_is_not_mistaken_for_another_one(job: Job) -
         Fed(job, "memory", of(OtherShape())).restore(kept, 2)
 
 
+class HalfReading(ValueError):
+    """An author's own."""
+
+
 class Misbehaves(ProcessFunction):
     number = ValueState("INT")
+    days = ListState("DATE")
 
     def process(self, context: Any, row: dict[str, Any]) -> Any:
         match row["word"]:
             case "raise":
                 raise ValueError("this sensor is broken")
+            case "own":
+                raise HalfReading("no unit")
             case "exit":
                 sys.exit("no sensor")
             case "type":
@@ -350,6 +357,8 @@ class Misbehaves(ProcessFunction):
                 return {"key": "x", "whta": "x"}
             case "output":
                 return {"key": 17}
+            case "number":
+                self.days.append(5)
             case "timer":
                 context.timers.register_event_time(datetime(2026, 1, 1))
             case "tuple":
@@ -361,6 +370,8 @@ class Misbehaves(ProcessFunction):
     ("word", "sentence"),
     [
         ("raise", "the Python function raised ValueError: this sensor is broken"),
+        ("own", r"the Python function raised \S*HalfReading: no unit"),
+        ("number", r"state 'days' is date32\[day\] and cannot hold 5"),
         ("type", "state 'number' is int32 and cannot hold 'many'"),
         ("column", "emitted a column 'whta' that its schema does not have"),
         ("output", "a value for column 'key' that is not of type string"),

@@ -492,6 +492,43 @@ def test_exceptions_of_a_python_function_over_records_are_transient_or_not(job: 
         run.close()
 
 
+def test_the_operator_that_fails_is_named_and_not_the_last_of_its_spark_job(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\nx\n")
+
+    def python(error: Exception | None = None) -> PythonTransform:
+        def each(batches: Any) -> Any:
+            for batch in batches:
+                if batch.num_rows and error is not None:
+                    raise error
+                yield batch
+
+        return PythonTransform(cloudpickle.dumps(lambda frame: frame.mapInArrow(each, frame.schema)))
+
+    fine = sql("SELECT value FROM input WHERE value <> 'y'")
+    raising = sql("SELECT CAST(raise_error('no') AS STRING) AS value FROM input")
+    cases: list[tuple[tuple[Any, ...], type[Exception], str, str]] = [
+        ((python(KeyError("n")), fine, fine), DataError, "operator 'v1': the Python function raised KeyError", "v1"),
+        ((fine, python(KeyError("n")), python()), DataError, "operator 'v2': the Python function raised Key", "v2"),
+        ((python(), python(KeyError("n")), fine), DataError, "operator 'v2': the Python function raised Key", "v2"),
+        ((fine, fine, python(KeyError("n"))), DataError, "operator 'v3': the Python function raised Key", "v3"),
+        ((python(), raising, fine), DataError, "operator 'v2': no", "v2"),
+        ((python(Sold("out")), fine), UserCodeFailed, r"operator 'v1': the Python function raised \S*Sold", ""),
+        (
+            (python(), fine, python(Sold("out"))),
+            UserCodeFailed,
+            r"operator 'v1', operator 'v3': the Python function raised \S*Sold",
+            "",
+        ),
+    ]
+    for operators, kind, message, place in cases:
+        run = job(graph(vertex("v", text(tmp_path / "f"), *operators)))
+        with pytest.raises(kind, match=f"^{message}"):
+            run.to_end()
+        (program,) = run.programs.values()
+        assert program.place().operator_id == place
+        run.close()
+
+
 def test_an_error_of_an_rdd_over_records_is_reported_like_that_of_a_frame(engine: SparkEngine) -> None:
     """PySpark lets the JVM's exception through as it is there."""
     records = engine._session.sparkContext.parallelize([0], 1)

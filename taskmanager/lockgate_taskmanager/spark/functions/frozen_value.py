@@ -24,9 +24,8 @@ from uuid import UUID
 import numpy as np
 from pyspark import cloudpickle
 
-from lockgate_taskmanager.spark.errors import lasts
 from lockgate_taskmanager.spark.outages import is_outage
-from lockgate_taskmanager.spark.raised import raised, with_type
+from lockgate_taskmanager.spark.raised import lasts, raised, with_type
 from lockgate_taskmanager.spark.user_code import is_end, may_be_ended
 from lockgate_taskmanager.task.program import ProgramError, StateRefused, UserCodeFailed
 

@@ -21,7 +21,6 @@ from lockgate_taskmanager.spark.chain import named, require_unreserved, unpickle
 from lockgate_taskmanager.spark.contents import without
 from lockgate_taskmanager.spark.dead_letters import letters, record_text, spares
 from lockgate_taskmanager.spark.declared import declared_frame
-from lockgate_taskmanager.spark.errors import lasts
 from lockgate_taskmanager.spark.functions.calls import Broadcast, Call, Failed, Filter, FlatMap, Map, RecordCalls
 from lockgate_taskmanager.spark.functions.object_restore import Owner
 from lockgate_taskmanager.spark.functions.object_state import StateOfObject
@@ -31,7 +30,7 @@ from lockgate_taskmanager.spark.isolation import Budget, isolate
 from lockgate_taskmanager.spark.leaf import Content, LeafSpec, Session, passable_schema
 from lockgate_taskmanager.spark.outages import is_outage
 from lockgate_taskmanager.spark.outputs import Transform
-from lockgate_taskmanager.spark.raised import Exited, raised
+from lockgate_taskmanager.spark.raised import Exited, lasts, raised
 from lockgate_taskmanager.spark.user_code import caught, close_quietly, is_end, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid
 from lockgate_taskmanager.state.store import FrozenStore

@@ -45,6 +45,7 @@ from lockgate_taskmanager.spark.keyed.handles import (
     optional,
 )
 from lockgate_taskmanager.spark.keyed.ipc_batches import ROWS_AT_ONCE, batches_of
+from lockgate_taskmanager.spark.raised import mark
 from lockgate_taskmanager.state.format.key_payload import Apart, read, written
 from lockgate_taskmanager.state.format.packed_payloads import NEVER, Packing
 
@@ -183,8 +184,9 @@ class Runner:
                             self._emit(emitted, record)
                     elif emitted is not None:
                         self._emit(emitted, record)
-                except _EXITS as error:
-                    raise _placed(error, key, record) from None
+                except BaseException as error:
+                    _noted(error, key, record)
+                    raise
             if cells.is_changed or timers.is_changed or timers.event or timers.wall:
                 self._leave(place)
             if len(rows) >= ROWS_AT_ONCE or len(places) >= self._keys_at_once:
@@ -302,8 +304,9 @@ class Runner:
     def _on_timer(self, timer: TimerEvent) -> None:
         try:
             self._emit(self._function.on_timer(self._context, timer), timer)
-        except _EXITS as error:
-            raise _placed(error, self._context.key, timer) from None
+        except BaseException as error:
+            _noted(error, self._context.key, timer)
+            raise
 
     def _leave(self, place: int) -> None:
         """Fires what is due of the current key, and keeps its state if that has changed."""
@@ -453,11 +456,15 @@ def _place(key: Any, cause: Cause) -> str:
     return f"; the key: {shown(key)}; the record: {shown(cause)}"
 
 
-def _placed(error: BaseException, key: Any, cause: Cause) -> BaseException:
-    """The same with the call, in one line, because only the last one of a traceback is the error's."""
+def _noted(error: BaseException, key: Any, cause: Cause) -> None:
+    """Marks an error of the author's code. Of one that ends a process, raises the same with the call, in one line,
+    because only the last one of a traceback is the error's.
+    """
+    if not isinstance(error, _EXITS):
+        return mark(error)
     text = " ".join(f"{error}{_place(key, cause)}".split()).removeprefix("; ")
     kind = next((exit_ for exit_ in _EXITS if isinstance(error, exit_)), type(error))  # an author's own may take more
-    return kind(text).with_traceback(error.__traceback__)
+    raise kind(text).with_traceback(error.__traceback__) from None
 
 
 def calling(

@@ -27,6 +27,7 @@ from lockgate_taskmanager.spark.functions.rows import (
     shown,
 )
 from lockgate_taskmanager.spark.keyed.ipc_batches import batches_of
+from lockgate_taskmanager.spark.raised import mark
 
 CALL, START, END = "__call", "__start", "__end"
 INPUT = pa.schema([(CALL, pa.int64()), (START, pa.int64()), (END, pa.int64())])
@@ -123,15 +124,18 @@ class WindowRunner:
         key = first[self._keys[0]] if len(self._keys) == 1 else tuple(first[name] for name in self._keys)
         self._firsts.append(len(self._rows))
         self._called.append((key, self._window))
-        emitted = self._function(key, self._window, records)
         number = 0
         try:
+            emitted = self._function(key, self._window, records)
             for result in _each(emitted):
                 number += 1
                 self._rows.append(self._results.taken(result))
         except WrongResult as error:
             self._converted()  # an earlier record may be wrong, too
             raise self._wrong(error, key, self._window, number) from None
+        except Exception as error:  # the author's code
+            mark(error)
+            raise
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         yield from batches_of(pa.Table.from_batches(self._converted(), self._results.schema))

@@ -25,8 +25,8 @@ from lockgate_proto.messages import SinkTransaction
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from lockgate_taskmanager.spark.errors import explained, lasts, lost_session, on_data, sentence
-from lockgate_taskmanager.spark.raised import raised
+from lockgate_taskmanager.spark.errors import explained, lost_session, on_data, sentence
+from lockgate_taskmanager.spark.raised import lasts, raised
 from lockgate_taskmanager.spark.sinks.transaction import Pending, RowsPending, Sink, SinkContext, restored_rows
 from lockgate_taskmanager.spark.sinks.turns import TURNS
 from lockgate_taskmanager.spark.user_code import may_be_ended

@@ -14,10 +14,10 @@ from lockgate_proto.messages import PythonSource, SplitRange, SplitState
 from lockgate_proto.splits import UNBOUNDED, ending
 
 from lockgate_taskmanager.spark.chain import loaded
-from lockgate_taskmanager.spark.errors import explained, lasts
+from lockgate_taskmanager.spark.errors import explained
 from lockgate_taskmanager.spark.jobs import to_arrow
 from lockgate_taskmanager.spark.leaf import Form, LeafSpec
-from lockgate_taskmanager.spark.raised import with_type
+from lockgate_taskmanager.spark.raised import lasts, with_type
 from lockgate_taskmanager.spark.sources.reading import UNASSIGNED_WAIT_MS, Reading
 from lockgate_taskmanager.spark.user_code import close_quietly, may_be_ended
 from lockgate_taskmanager.spark.valid_text import require_valid

@@ -14,10 +14,12 @@ from lockgate_taskmanager.spark.careful import may_be_a_record
 from lockgate_taskmanager.spark.chain import _python
 from lockgate_taskmanager.spark.connect import clone_session
 from lockgate_taskmanager.spark.errors import EngineDefect, EngineError, explained, lost_session, sentence
-from lockgate_taskmanager.spark.raised import UNREADABLE_VALUE
+from lockgate_taskmanager.spark.raised import BY_INPUT, UNREADABLE_VALUE
 from lockgate_taskmanager.task.program import DataError, ProgramError, UserCodeFailed, UserError
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException, PySparkTypeError
+from pyspark.errors.exceptions.connect import AnalysisException as ConnectAnalysisException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 TRACEBACK = "Traceback (most recent call last):"
 TRACE = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
@@ -143,6 +145,47 @@ def test_a_planning_function_that_meets_an_outage_may_be_tried_again() -> None:
     with pytest.raises(UserCodeFailed, match="OperationalError: the server closed") as caught:
         _python(frame, function, "operator 'x'")
     assert caught.value.is_environmental
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ("json.decoder.JSONDecodeError: no json", DataError),
+        ("decimal.InvalidOperation: no number", DataError),
+        ("binascii.Error: no base64", DataError),
+        (f"__main__.Bad: half a record\n{BY_INPUT}", DataError),
+        (f"__main__.Bad\n{BY_INPUT}", DataError),
+        ("__main__.Bad: half a record", UserCodeFailed),
+        ("my.JSONDecodeError: no json", UserCodeFailed),
+        ("json.nothing.JSONDecodeError: no json", UserCodeFailed),
+        ("json.decoder.scanner: no exception", UserCodeFailed),
+        ("socket.gaierror: no name", UserCodeFailed),
+    ],
+)
+def test_an_error_in_a_python_worker_counts_as_in_the_task_manager(there: str, kind: type[Exception]) -> None:
+    error = raised(stage_failure("org.apache.spark.api.python.PythonException", f"{TRACEBACK}\n{there}"))
+    assert type(error) is kind
+    assert str(error) == f"operator 'x': the Python function raised {there.partition(chr(10))[0]}"
+
+
+def test_a_planning_function_is_not_blamed_for_what_surrounds_spark() -> None:
+    frame = cast(Any, SimpleNamespace(columns=["a"]))
+    lost = str(stage_failure("ExecutorLostFailure", "the executor 1 exited"))
+    cases: list[tuple[PySparkException, type[ProgramError]]] = [
+        (SparkConnectGrpcException(lost), EngineError),
+        (SparkConnectGrpcException("(org.postgresql.util.PSQLException) Connection to db:5432 refused."), EngineError),
+        (ConnectAnalysisException("[TABLE_OR_VIEW_NOT_FOUND] t is not there."), UserError),
+        (PySparkTypeError("[NOT_COLUMN] Argument `col` should be a Column."), UserError),
+        (PySparkException("[ANY] PySpark itself."), UserError),
+    ]
+    for error, kind in cases:
+
+        def function(_frame: Any, error: PySparkException = error) -> Any:
+            raise error
+
+        with pytest.raises(ProgramError, match=r"^operator 'x': ") as caught:
+            _python(frame, function, "operator 'x'")
+        assert type(caught.value) is kind, error
 
 
 def test_a_query_that_is_wrong_without_any_record_stays_the_authors_error_while_records_run() -> None:

@@ -11,6 +11,7 @@ import pytest
 from lockgate_taskmanager.spark.functions.rows import UnreadableRecordError
 from lockgate_taskmanager.spark.keyed import window_runner
 from lockgate_taskmanager.spark.keyed.window_runner import WindowRunner
+from lockgate_taskmanager.spark.raised import BY_INPUT
 
 RESULT = pa.schema([("k", pa.string()), ("n", pa.int64())])
 Given = tuple[str, int, int, int]  # key, value, number of the call, start of a window of 1 s
@@ -95,3 +96,28 @@ def test_a_date_that_python_does_not_have_is_the_fault_of_its_record() -> None:
     given = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), ["k", "v", *window_runner.INPUT.names])
     with pytest.raises(UnreadableRecordError, match=r"column 'v'.*; the record: {'k': 'a', "):
         list(WindowRunner(lambda *_: None, ("k",), ("k", "v"), RESULT).run(iter([given])))
+
+
+class Half(ValueError):
+    """An author's own."""
+
+
+class Away(Exception):
+    """A library's, perhaps."""
+
+
+@pytest.mark.parametrize(("kind", "notes"), [(Half, [BY_INPUT]), (Away, [])])
+def test_an_error_says_whether_its_input_is_the_cause(kind: type[Exception], notes: list[str]) -> None:
+    error = kind("no")
+
+    def called(*_: Any) -> Any:
+        raise error
+
+    def yielding(*_: Any) -> Any:
+        yield {"k": "fine"}
+        raise error
+
+    for function in (called, yielding):
+        with pytest.raises(kind):
+            outcome(function, [[("a", 1, 0, 0)]])
+        assert getattr(error, "__notes__", []) == notes  # once, although it is raised again

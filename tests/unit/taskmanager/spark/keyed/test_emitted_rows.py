@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from lockgate_taskmanager.spark.keyed.careful import ERROR, CarefulRunner
 from lockgate_taskmanager.spark.keyed.runner import Runner
+from lockgate_taskmanager.spark.raised import BY_INPUT
 
 from tests.process_runner import made, visits
 
@@ -97,3 +98,28 @@ def test_a_careful_runner_drops_all_rows_of_a_failed_call() -> None:
     )
     assert [row["n"] for row in rows[:-1]] == [2, 2]
     assert "emitted a column 'other'" in rows[-1][ERROR]
+
+
+class Half(ValueError):
+    """An author's own."""
+
+
+class Away(Exception):
+    """A library's, perhaps."""
+
+
+@pytest.mark.parametrize(("kind", "notes"), [(Half, [BY_INPUT]), (Away, [])])
+def test_an_error_says_whether_its_input_is_the_cause(kind: type[Exception], notes: list[str]) -> None:
+    error = kind("no")
+
+    def called(_v: int) -> Any:
+        raise error
+
+    def yielding(v: int) -> Any:
+        yield (v, "x")
+        raise error
+
+    for emits in (called, yielding):
+        with pytest.raises(kind):
+            emitted(emits, PLAIN)
+        assert getattr(error, "__notes__", []) == notes  # once, although it is raised again
