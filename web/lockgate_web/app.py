@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, contextmanager
@@ -38,6 +39,7 @@ from lockgate_web.status_codes import refusal_of
 from lockgate_web.streams import job_events, overview_events
 
 _CALLS = 16  # at once, of the cluster: without a leader each takes its time
+ORDERS = 16  # the same that change a job: each may wait for a snapshot, with no limit but the job's
 _LOOK_UPS = 8  # of callers, at once
 _STREAMS = 32
 Handler = Callable[[Request], Awaitable[Response]]
@@ -59,6 +61,8 @@ class WebApp:
         self._others, self._metrics, self._passes, self._cluster = others, metrics, passes, settings.cluster
         self._clients = Clients(address)
         self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="dashboard-call")
+        self._orders = ThreadPoolExecutor(ORDERS, thread_name_prefix="dashboard-order")
+        self._free_orders = threading.Semaphore(ORDERS)  # given back by the thread: a caller may have gone
         self._look_ups = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="dashboard-look-up")
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="dashboard-metrics")  # waits for other threads
         self._threads = ThreadPoolExecutor(_STREAMS, thread_name_prefix="dashboard-stream")
@@ -88,7 +92,7 @@ class WebApp:
     def close(self) -> None:
         """Ends what is under way."""
         self._clients.close()
-        for pool in (self._calls, self._look_ups, self._measuring, self._threads):
+        for pool in (self._calls, self._orders, self._look_ups, self._measuring, self._threads):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _handler(self, endpoint: Endpoint) -> Handler:
@@ -102,8 +106,8 @@ class WebApp:
         audited.begin(request.path_params.get("key", ""))
         outcome = HTTPStatus.INTERNAL_SERVER_ERROR.name
         try:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._calls, self._run, endpoint, visitor, request, body)
+            run = functools.partial(self._run, endpoint, visitor, request, body)
+            found = await self._on_thread(run, is_order=endpoint.method != "GET")
             outcome = HTTPStatus.OK.name
             return _json(found)
         except HttpRefusal as refusal:
@@ -114,6 +118,17 @@ class WebApp:
             raise
         finally:
             audited.end(outcome)
+
+    async def _on_thread(self, run: Callable[[], Any], *, is_order: bool) -> Any:
+        """Raises HttpRefusal when too many orders are waiting."""
+        loop = asyncio.get_running_loop()
+        if not is_order:
+            return await loop.run_in_executor(self._calls, run)
+        if not self._free_orders.acquire(blocking=False):
+            raise HttpRefusal(503, f"{ORDERS} requests to change jobs wait at this dashboard; try again later")
+        done = self._orders.submit(run)
+        done.add_done_callback(lambda _: self._free_orders.release())
+        return await asyncio.wrap_future(done)
 
     def _run(self, endpoint: Endpoint, visitor: Visitor, request: Request, body: Any) -> Any:
         """On a thread. Raises HttpRefusal."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -11,6 +13,7 @@ import pytest
 from lockgate_coordinator.graph.execution_graph import ExecutionGraph
 from lockgate_proto import messages as m
 from lockgate_web import clients, dashboard
+from lockgate_web.app import ORDERS
 from lockgate_web.endpoints import API, Endpoint, endpoints
 from lockgate_web.reads import Reads
 from lockgate_web.schemas import SCHEMAS
@@ -18,7 +21,7 @@ from lockgate_web.schemas import SCHEMAS
 from lockgate import json_shapes
 from lockgate.client import Client
 from tests.http_client import ask
-from tests.integration.coordinator.conftest import SECRET, NewCoordinator, abort_one, poll
+from tests.integration.coordinator.conftest import SECRET, NewCoordinator, abort_one, graph, poll
 from tests.integration.coordinator.fake_task_manager import FakeFleet
 from tests.integration.web.conftest import KEY, Events, Site
 
@@ -299,3 +302,23 @@ def test_the_metrics_of_the_coordinator_are_on_its_dashboard(busy: Site) -> None
     assert answer.headers["content-type"].startswith("text/plain")
     assert b"lockgate_coordinator_is_leader 1.0" in answer.body
     assert busy.post("/metrics").status == 405
+
+
+def test_orders_that_wait_hold_up_nothing_else(site: Site) -> None:
+    def is_full() -> bool:
+        answer = site.post(f"{API}/jobs/{KEY}/release")
+        return answer.status == 503 and "wait at this dashboard" in answer.json["error"]
+
+    site.api("Submit", m.SubmitRequest(KEY, graph()))
+    site.api.until(KEY, lambda status: "slot" in status.message)
+    stop = partial(site.post, f"{API}/jobs/{KEY}/stop")
+    # The job never runs, so none is answered before it is cancelled; one is refused while `is_full` asks.
+    waiting = [threading.Thread(target=poll, args=(lambda: stop().status != 503,)) for _ in range(ORDERS)]
+    for thread in waiting:
+        thread.start()
+    poll(is_full)
+    assert site.get(f"{API}/jobs/{KEY}").status == 200
+    site.api("Cancel", m.CancelRequest(KEY))
+    for thread in waiting:
+        thread.join()
+    assert not is_full()
