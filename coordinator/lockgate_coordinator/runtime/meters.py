@@ -32,23 +32,33 @@ class JobMeters:
         self.checkpoint_durations = Histogram()
         self.records = RisingTotal()
         self.running_since_s = 0.0
-        """When it last became RUNNING, since 1970."""
+        """When it began to run, since 1970. Later attempts do not count until a checkpoint is completed: a job whose
+        attempts all end before their first one has to be noticed.
+        """
+        self._has_begun = False
 
     def count(self, effect: Emit, at_unix_us: int) -> None:
         """An event of the job, and when it happened."""
         kind, reason = effect.event.kind, effect.reason.name.lower() if effect.reason is not None else ""
         if kind in _CHECKPOINTS:
             self.checkpoints.add((_CHECKPOINTS[kind], reason))
+            self._has_begun = self._has_begun and kind is not JobEventKind.CHECKPOINT_COMPLETED
         elif kind is JobEventKind.ATTEMPT_FAILED:
             self.ends.add(reason)
         elif kind in _ENDS:
             self.ends.add(_ENDS[kind])
         elif kind is JobEventKind.ATTEMPT_DEPLOYED:
             self.deployments.add()
-        elif kind is JobEventKind.STATE_CHANGED and effect.event.text == JobState.RUNNING.name:
-            self.running_since_s = at_unix_us / 1e6
+        elif kind is JobEventKind.STATE_CHANGED:
+            self._changed(effect.event.text, at_unix_us)
         if effect.took_ms is not None:
             self.checkpoint_durations.observe(effect.took_ms / 1_000)
+
+    def _changed(self, state: str, at_unix_us: int) -> None:
+        if state == JobState.RUNNING.name and not self._has_begun:
+            self.running_since_s = at_unix_us / 1e6
+        if state in (JobState.RUNNING.name, JobState.WAITING_FOR_SLOTS.name):
+            self._has_begun = state == JobState.RUNNING.name
 
 
 class Meters:
