@@ -29,7 +29,7 @@ from pyspark.errors import (
 from pyspark.errors.exceptions.captured import CapturedException, convert_exception
 from pyspark.errors.exceptions.connect import SparkConnectException
 
-from lockgate_taskmanager.spark.outages import names_outage
+from lockgate_taskmanager.spark.outages import is_type_of_outage, names_outage
 from lockgate_taskmanager.spark.raised import BY_INPUT, RAISED, UNREADABLE_VALUE, is_exit, lasts, raised_in
 from lockgate_taskmanager.spark.sql_place import sql_place
 from lockgate_taskmanager.task.program import DataError, Defect, ProgramError, UserCodeFailed, UserError
@@ -157,8 +157,8 @@ def on_data(where: str, text: str, error: Exception) -> ProgramError:
         kind = _standard_type(name[1]) if name else None
         if is_exit(kind):
             return UserError(f"{where}: {text}")
-        is_lasting = text.startswith(UNREADABLE_VALUE) or BY_INPUT in str(error) or (kind is not None and lasts(kind))
-        if not is_lasting:
+        is_known = kind is not None and lasts(kind) and not is_type_of_outage(kind)
+        if not (is_known or text.startswith(UNREADABLE_VALUE) or BY_INPUT in str(error)):
             return UserCodeFailed(f"{where}: {text}", is_environmental=names_outage(name[1] if name else ""))
     found = _SQL_CONTEXT.search(str(error))
     line, marks = (found["line"], found["marks"]) if found else ("", "")

@@ -21,7 +21,12 @@ _WORDS = re.compile(
 
 def is_outage(error: BaseException) -> bool:
     """Whether the exception, or a type that it is derived from, reports an outage."""
-    return isinstance(error, _STANDARD) or any(_is_name_of_outage(kind.__name__) for kind in type(error).__mro__)
+    return is_type_of_outage(type(error))
+
+
+def is_type_of_outage(kind: type) -> bool:
+    """The same by its type."""
+    return issubclass(kind, _STANDARD) or any(_is_name_of_outage(base.__name__) for base in kind.__mro__)
 
 
 def names_outage(name: str) -> bool:

@@ -10,6 +10,8 @@ import re
 import traceback
 from pathlib import PurePath
 
+from lockgate_taskmanager.spark.outages import is_outage
+
 _LONGEST_CHAIN = 10
 UNREADABLE_VALUE = "the record has a value in column"
 """How the sentence begins for a record that a function could not be called with."""
@@ -62,7 +64,7 @@ def lasts(kind: type) -> bool:
 
 def mark(error: BaseException) -> None:
     """Notes for the task manager that the error `lasts`, if it does."""
-    if lasts(type(error)) and BY_INPUT not in getattr(error, "__notes__", ()):
+    if lasts(type(error)) and not is_outage(error) and BY_INPUT not in getattr(error, "__notes__", ()):
         error.add_note(BY_INPUT)
 
 

@@ -226,7 +226,7 @@ class FunctionStage:
         text = f"{method}{_sentence(error)}{self._hint(error)}{place}"
         if isinstance(error, Exited):  # no other record, and no restart, would be right
             return UserError(f"{self._where}: {text}")
-        if isinstance(error, WrongResult) or lasts(type(error)):
+        if isinstance(error, WrongResult) or (lasts(type(error)) and not is_outage(error)):
             return DataError(text, where=self._where, operator_id=self._operator.id)
         return UserCodeFailed(f"{self._where}: {text}", is_environmental=is_outage(error))
 

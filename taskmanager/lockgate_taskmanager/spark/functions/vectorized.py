@@ -34,7 +34,7 @@ class Vectorized:
         """The output. Raises what the function raises, and WrongResult."""
         result = self._function(_frame(table) if self._is_pandas else table)
         if self._call is RecordCall.FILTER:
-            return table.filter(_mask(result, table.num_rows, self._is_pandas))
+            return table.filter(_mask(result, table.num_rows))
         return _owned(self._table(result, table.num_rows), table)
 
     def _table(self, result: Any, count: int) -> pa.Table:
@@ -99,18 +99,18 @@ def _parts(array: pa.Array) -> Sequence[pa.Array]:
     return array.keys[first:end], array.items[first:end]
 
 
-def _mask(result: Any, count: int, is_pandas: bool) -> pa.ChunkedArray:
+def _mask(result: Any, count: int) -> pa.ChunkedArray:
     """What a filter returns for so many records."""
     if not _is_column(result):
         raise WrongResult(f"returned {_named(result)}; a filter returns an array of booleans")
     if len(result) != count:
         raise WrongResult(f"returned {len(result)} values for {count} rows; a filter returns a boolean for each")
-    mask = _chunked(result, is_pandas)
+    mask = _chunked(result)
     if mask is not None and pa.types.is_null(mask.type):
         mask = mask.cast(pa.bool_())
     if mask is not None and pa.types.is_boolean(mask.type):
         return mask
-    values = _values(result, is_pandas) if mask is None else mask.to_pylist()
+    values = _values(result) if mask is None else mask.to_pylist()
     is_wrong = (value is not None and not isinstance(value, bool | np.bool_) for value in values)
     index = next((number for number, wrong in enumerate(is_wrong) if wrong), 0)
     kind = "" if mask is None else f", in an array of {mask.type}"
@@ -132,26 +132,29 @@ def _is_column(result: Any) -> bool:
 
 
 def _column(column: Any, field: pa.Field, is_pandas: bool) -> pa.ChunkedArray:
-    """is_pandas: of a pandas function, whose NaN are NULL; those of a series are in any case."""
+    """is_pandas: of a pandas function, whose NaN are NULL. So are those of series, and of columns that have no NaN."""
+    is_float = isinstance(column, np.ndarray) and column.dtype.kind == "f" and pa.types.is_floating(field.type)
     is_inferred = isinstance(column, pd.Series | np.ndarray) and column.dtype == object and column.ndim == 1
-    made = None if is_inferred and has_map(field.type) else _chunked(column, is_pandas)  # Arrow infers no map
+    made = (
+        None if is_inferred and has_map(field.type) else _chunked(column, keeps_nan=is_float and not is_pandas)
+    )  # no map
     if made is None:  # by its type, as for single records: the first value that does not fit is known then
-        return _in_chunks(array_of(_values(column, is_pandas), field))
+        return _in_chunks(array_of(_values(column), field))
     return fitted(made, field)
 
 
-def _chunked(column: Any, is_pandas: bool) -> pa.ChunkedArray | None:
+def _chunked(column: Any, *, keeps_nan: bool = False) -> pa.ChunkedArray | None:
     """None: Arrow knows no type for it."""
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return _in_chunks(column)
     try:
-        return _in_chunks(pa.array(column, from_pandas=is_pandas or isinstance(column, pd.Series)))
+        return _in_chunks(pa.array(column, from_pandas=not keeps_nan))
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
 
 
-def _values(column: pd.Series | np.ndarray, is_pandas: bool) -> list[Any]:
-    if column.ndim > 1 or not (is_pandas or isinstance(column, pd.Series)):
+def _values(column: pd.Series | np.ndarray) -> list[Any]:
+    if column.ndim > 1:
         return list(column)
     return [None if is_null else value for value, is_null in zip(column, pd.isna(column), strict=True)]
 

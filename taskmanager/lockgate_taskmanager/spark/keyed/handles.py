@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from struct import Struct
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ Entry = tuple[Any, int]  # a value, and when it expires (milliseconds since 1970
 Convert = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_MS = 1 << 62
+_DOUBLE_BITS, _FLOAT = 64, Struct("<f")
 _CONTAINERS = frozenset({dict, list, tuple})
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type[Any]], ...] = (
     (pa.types.is_integer, int),
@@ -310,13 +312,14 @@ def _plain(plain: type[Any], kind: pa.DataType, subject: str, value: Any) -> Any
 
 
 def _float(kind: pa.DataType, subject: str, value: Any) -> float:
-    """Of a whole number, too, if it has the same value."""
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    """Of a whole number, too, if a column of the type has the same value. A FLOAT keeps all digits of a value that it
+    has room for.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             number = float(value)
-            if number == value:
+            (kept,) = _FLOAT.unpack(_FLOAT.pack(number)) if kind.bit_width < _DOUBLE_BITS else (number,)
+            if isinstance(value, float) or kept == value:
                 return number
     return _refuse(value, kind, subject)  # type: ignore[no-any-return]
 

@@ -160,6 +160,7 @@ def test_a_planning_function_that_meets_an_outage_may_be_tried_again() -> None:
         ("json.nothing.JSONDecodeError: no json", UserCodeFailed),
         ("json.decoder.scanner: no exception", UserCodeFailed),
         ("socket.gaierror: no name", UserCodeFailed),
+        ("ssl.SSLCertVerificationError: a ValueError and an OSError", UserCodeFailed),
     ],
 )
 def test_an_error_in_a_python_worker_counts_as_in_the_task_manager(there: str, kind: type[Exception]) -> None:

@@ -305,15 +305,35 @@ def test_integers_that_floats_are_equal_to_are_floats_beside_null() -> None:
     assert dtypes == ["float64", "int64"]
 
 
-@pytest.mark.parametrize("kind", [np.float64, object])
-def test_nan_is_null_only_in_what_a_pandas_function_or_a_series_has(kind: Any) -> None:
-    column = np.array([float("nan"), 2.0], kind)
+def test_nan_is_null_only_in_what_a_pandas_function_or_a_series_has() -> None:
+    column = np.array([float("nan"), 2.0])
     for values, form in ((column, PANDAS), (pd.Series(column), PANDAS), (pd.Series(column), ARROW)):
         assert made(values, pa.float64(), form) == [None, 2.0]
     for values in (column, pa.array([float("nan"), 2.0])):
         first, second = made(values, pa.float64(), ARROW)
         assert math.isnan(first)
         assert second == 2.0
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "wanted"),
+    [
+        (np.array(["a", float("nan")], object), pa.string(), ["a", None]),
+        (np.array([1, pd.NA], object), pa.int64(), [1, None]),
+        (np.array([1.0, float("nan")]), pa.int64(), [1, None]),
+        (np.array([float("nan"), 2.0], object), pa.float64(), [None, 2.0]),
+    ],
+)
+def test_a_missing_value_of_numpy_is_null_where_the_column_has_no_nan(
+    values: Any, kind: pa.DataType, wanted: list[Any]
+) -> None:
+    assert made(values, kind, ARROW) == wanted
+
+
+def test_a_filter_drops_records_whose_mask_is_missing() -> None:
+    given = pa.table({"n": [1, 2]})
+    masked = Vectorized(lambda _: np.array([True, float("nan")], object), FILTER, ARROW, given.schema).run(given)
+    assert masked.to_pydict() == {"n": [1]}
 
 
 _NUMBER = pa.int64()

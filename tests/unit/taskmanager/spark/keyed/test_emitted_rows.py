@@ -108,7 +108,11 @@ class Away(Exception):
     """A library's, perhaps."""
 
 
-@pytest.mark.parametrize(("kind", "notes"), [(Half, [BY_INPUT]), (Away, [])])
+class ServiceUnavailable(ValueError):
+    """An outage, whatever it is derived from."""
+
+
+@pytest.mark.parametrize(("kind", "notes"), [(Half, [BY_INPUT]), (Away, []), (ServiceUnavailable, [])])
 def test_an_error_says_whether_its_input_is_the_cause(kind: type[Exception], notes: list[str]) -> None:
     error = kind("no")
 
