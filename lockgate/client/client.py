@@ -206,8 +206,8 @@ class Client:
         """Ends the job with a savepoint, and returns the savepoint when it is complete; watch the job for its end.
 
         drain: sources stop reading first, and all records already read are processed; otherwise the job stops where it
-        is. timeout_ms: for the savepoint; 0 for the job's checkpoint timeout. Raises NotPossible when the savepoint
-        failed; the job runs on then. After ClusterUnreachable it may end all the same: stop it again to wait for that.
+        is. timeout_ms: for the savepoint, once the job runs; 0 for the job's checkpoint timeout. Raises NotPossible if
+        it failed; the job runs on. After ClusterUnreachable it may end all the same: stop it again to wait for that.
         """
         request = StopRequest(job_key, drain, timeout_ms)
         late = "an order to stop remains in effect: stop the job again to wait for it"
