@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from struct import Struct
+from struct import pack, unpack
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ Entry = tuple[Any, int]  # a value, and when it expires (milliseconds since 1970
 Convert = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_MS = 1 << 62
-_DOUBLE_BITS, _FLOAT = 64, Struct("<f")
+_DOUBLE_BITS = 64
 _CONTAINERS = frozenset({dict, list, tuple})
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], type[Any]], ...] = (
     (pa.types.is_integer, int),
@@ -318,7 +318,7 @@ def _float(kind: pa.DataType, subject: str, value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             number = float(value)
-            (kept,) = _FLOAT.unpack(_FLOAT.pack(number)) if kind.bit_width < _DOUBLE_BITS else (number,)
+            (kept,) = unpack("<f", pack("<f", number)) if kind.bit_width < _DOUBLE_BITS else (number,)
             if isinstance(value, float) or kept == value:
                 return number
     return _refuse(value, kind, subject)  # type: ignore[no-any-return]
