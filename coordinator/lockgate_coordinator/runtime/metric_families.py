@@ -40,7 +40,8 @@ JOBS = gauge("lockgate_jobs", "Jobs that have not been cleaned up, by state.", (
 JOB_STATE = gauge("lockgate_job_state", "1, with the job's present state.", ("job_key", "state"))
 RUNNING_SINCE = gauge(
     "lockgate_job_running_since_timestamp_seconds",
-    "When the job began to run under this leader, in seconds since 1970; only while it runs.",
+    "When the job began to run under this leader, in seconds since 1970; only while it runs. A restart counts only"
+    " after a completed checkpoint.",
     _JOB,
 )
 JOB_ATTEMPT = gauge("lockgate_job_attempt", "The number of the job's newest attempt.", _JOB)
