@@ -124,7 +124,7 @@ def run_drill(options: DrillOptions | None = None, say: Say | None = None, **cha
         code, stopped = 130, "it was interrupted"
     except (UserError, OSError) as error:
         code, stopped = _fail(error), str(error)
-    finally:  # also of an error that nobody foresaw
+    finally:  # also after an unforeseen error
         report = tally.report(stopped)
         if tally.rounds:
             code = _publish(chosen, report, tell) or code

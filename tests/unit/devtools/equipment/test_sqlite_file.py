@@ -8,14 +8,11 @@ import pytest
 from lockgate_devtools.demo import wordcount
 from lockgate_devtools.drill.oracle import Total
 from lockgate_devtools.drill.pipeline import DrillPipeline
-from lockgate_devtools.equipment import sqlite_file
 from lockgate_proto.messages import JobGraph, SqlSink
 from lockgate_taskmanager.runtime.warmup_jobs import _sample
 from lockgate_taskmanager.spark.sinks.database import Database
-from sqlalchemy import URL
 
 from lockgate import Job, count
-from lockgate.errors import UserError
 
 NAMES = ("a#b", "a%20b", "a?b", "a?mode=ro&c", "${HOME}", "x:y@z", "ü 1", "a%b#c?d")
 
@@ -72,20 +69,10 @@ def test_warming_up_stays_in_its_folder(folder: Path, tmp_path: Path) -> None:
 def test_a_relative_file_of_a_pipeline_is_in_the_present_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if folder.name.startswith("$"):
+        pytest.skip("in a URL of an author's it stands for a variable of the task manager")
     monkeypatch.chdir(folder)
     job = Job("j")
     job.read_text("in").key_by("value").aggregate(n=count()).write_sql("sqlite:///t%20u.db", "t", key="value")
-    if folder.name.startswith("$"):  # stands for a variable of the task manager in any URL
-        return
     write(job.graph(), "CREATE TABLE t (n INT)")
     assert [*tmp_path.rglob("*")] == [folder, folder / "t u.db"], "the name is a part of a URL, the folder is not"
-
-
-def test_a_path_that_no_url_can_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unquoted(url: URL, **_: bool) -> str:
-        return f"sqlite:///{url.database}"
-
-    monkeypatch.setattr(URL, "render_as_string", unquoted)
-    assert sqlite_file.url_of(Path("/a b/c")) == "sqlite:////a b/c"
-    with pytest.raises(UserError, match="no database URL can name /a\\?b"):
-        sqlite_file.url_of(Path("/a?b"))
