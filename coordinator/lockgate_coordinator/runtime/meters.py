@@ -55,10 +55,10 @@ class JobMeters:
             self.checkpoint_durations.observe(effect.took_ms / 1_000)
 
     def _changed(self, state: str, at_unix_us: int) -> None:
-        if state == JobState.RUNNING.name and not self._has_begun:
-            self.running_since_s = at_unix_us / 1e6
-        if state in (JobState.RUNNING.name, JobState.WAITING_FOR_SLOTS.name):
-            self._has_begun = state == JobState.RUNNING.name
+        if state == JobState.WAITING_FOR_SLOTS.name:
+            self._has_begun = False
+        elif state == JobState.RUNNING.name and not self._has_begun:
+            self.running_since_s, self._has_begun = at_unix_us / 1e6, True
 
 
 class Meters:
