@@ -125,7 +125,10 @@ class WebApp:
         if not is_order:
             return await loop.run_in_executor(self._calls, run)
         if not self._free_orders.acquire(blocking=False):
-            raise HttpRefusal(503, f"{ORDERS} requests to change jobs wait at this dashboard; try again later")
+            raise HttpRefusal(
+                503,
+                f"{ORDERS} requests to change jobs wait at this dashboard; try again later, or use the command line",
+            )
         done = self._orders.submit(run)
         done.add_done_callback(lambda _: self._free_orders.release())
         return await asyncio.wrap_future(done)
